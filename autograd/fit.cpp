@@ -3,6 +3,7 @@
 #include "autograd/engine/gradients.h"
 #include "autograd/generated.h"
 #include "core/types/errors.h"
+#include "mytorch/ops/real.h"
 #include "mytorch/ops/to.h"
 #include "mytorch/ops/zeros.h"
 #include "ops/gradients.h"
@@ -36,6 +37,8 @@ Tensor fit(const Node* node, uint32_t i, Tensor gradient) {
   const Target to = target(node, i);
   if (!gradient.defined() || !to.known) return gradient;
   if (!(gradient.sizes() == to.sizes)) gradient = grads::sum_to(gradient, to.sizes);
+  // A real operand of a complex result takes the real part.
+  if (gradient.is_complex() && !is_complex(to.dtype)) gradient = mytorch::real(gradient);
   if (gradient.dtype() != to.dtype) gradient = mytorch::to(gradient, to.dtype);
   return gradient;
 }

@@ -157,7 +157,7 @@ void FunctionCall::finish(std::vector<Tensor>* results) {
   for (uint32_t i = 0; i < arguments_.size(); ++i) node->edge(i, arguments_[i]);
   for (uint32_t i = 0; i < results->size(); ++i) {
     Tensor& result = (*results)[i];
-    if (!result.defined() || !is_floating_point(result.dtype())) continue;
+    if (!result.defined() || !is_differentiable(result.dtype())) continue;
     const int argument = argument_of(result);
     const bool dirty = contains(context.dirty_, result);
     if (contains(context.non_differentiable_, result)) {

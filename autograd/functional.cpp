@@ -49,7 +49,7 @@ class Call {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       Tensor& input = inputs_[i];
       if (!input.defined()) fail(ErrorCode::kValue, "[", op_, "] input ", i, " is undefined");
-      if (!is_floating_point(input.dtype())) {
+      if (!is_differentiable(input.dtype())) {
         fail(ErrorCode::kType, "[", op_, "] input ", i, " is ", dtype_name(input.dtype()),
              ": only floating types have derivatives; capture constants in the function instead");
       }
@@ -266,7 +266,7 @@ std::vector<Tensor> variables_like(const std::vector<Tensor>& tensors) {
   std::vector<Tensor> variables;
   for (const Tensor& tensor : tensors) {
     const Tensor zeros = batch::lift(zeros_like(tensor));
-    variables.push_back(is_floating_point(tensor.dtype()) ? zeros.requires_grad_() : zeros);
+    variables.push_back(is_differentiable(tensor.dtype()) ? zeros.requires_grad_() : zeros);
   }
   return variables;
 }

@@ -239,13 +239,50 @@ class Checker {
 
 }  // namespace
 
+namespace {
+
+// A complex function as a real one, of the parts of its complex inputs that require gradients. Its
+// complex outputs become their parts.
+struct OfParts {
+  OfParts(const TensorFunction& f, const std::vector<Tensor>& given) : inputs(given) {
+    std::vector<bool> complex;
+    for (Tensor& input : inputs) {
+      const bool checked = input.defined() && requires_grad(input) && input.is_complex();
+      complex.push_back(checked);
+      if (!checked) continue;
+      NoGradGuard no_grad;
+      input = op::clone(op::view_as_real(input)).requires_grad_();
+    }
+    function = [&f, complex](const std::vector<Tensor>& parts) {
+      std::vector<Tensor> arguments = parts;
+      for (size_t i = 0; i < complex.size(); ++i) {
+        if (complex[i]) arguments[i] = op::view_as_complex(parts[i]);
+      }
+      std::vector<Tensor> outputs = f(arguments);
+      for (Tensor& output : outputs) {
+        if (output.defined() && output.is_complex()) output = op::view_as_real(output);
+      }
+      return outputs;
+    };
+  }
+
+  TensorFunction function;
+  std::vector<Tensor> inputs;
+};
+
+}  // namespace
+
 GradcheckResult gradcheck(const TensorFunction& function, const std::vector<Tensor>& inputs,
                           const GradcheckOptions& options) {
-  return Checker(function, inputs, options).run();
+  const OfParts real(function, inputs);
+  return Checker(real.function, real.inputs, options).run();
 }
 
-GradcheckResult gradgradcheck(const TensorFunction& function, const std::vector<Tensor>& inputs,
+GradcheckResult gradgradcheck(const TensorFunction& given, const std::vector<Tensor>& given_inputs,
                               const GradcheckOptions& options) {
+  const OfParts real(given, given_inputs);
+  const TensorFunction& function = real.function;
+  const std::vector<Tensor>& inputs = real.inputs;
   // Random grad_outputs, one per differentiable output, are further inputs.
   std::vector<Tensor> all = inputs;
   std::vector<size_t> used;

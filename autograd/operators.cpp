@@ -12,9 +12,12 @@
 #include "mytorch/ops/index_add.h"
 #include "mytorch/ops/isnan.h"
 #include "mytorch/ops/ones.h"
+#include "mytorch/ops/real.h"
 #include "mytorch/ops/reshape.h"
 #include "mytorch/ops/sum.h"
 #include "mytorch/ops/to.h"
+#include "mytorch/ops/view_as_complex.h"
+#include "mytorch/ops/view_as_real.h"
 #include "mytorch/ops/zero_.h"
 #include "mytorch/ops/zeros.h"
 
@@ -39,6 +42,9 @@ Tensor to(const Tensor& a, ScalarType dtype, Device device) {
   return a.dtype() == dtype ? a : mytorch::to(a, dtype);
 }
 
+Tensor view_as_real(const Tensor& a) { return mytorch::view_as_real(a); }
+Tensor view_as_complex(const Tensor& a) { return mytorch::view_as_complex(a); }
+Tensor real(const Tensor& a) { return a.is_complex() ? mytorch::real(a) : a; }
 Tensor empty(IntList sizes, ScalarType dtype, Device device) {
   return mytorch::empty(sizes, dtype, device);
 }

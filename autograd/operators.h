@@ -15,6 +15,9 @@ void zero_(const Tensor& a);
 Tensor clone(const Tensor& a);            // contiguous
 Tensor contiguous_copy(const Tensor& a);  // never shares memory with `a`
 Tensor to(const Tensor& a, ScalarType dtype, Device device);
+Tensor real(const Tensor& a);  // the real part; `a` itself if it is real
+Tensor view_as_real(const Tensor& a);
+Tensor view_as_complex(const Tensor& a);
 Tensor empty(IntList sizes, ScalarType dtype, Device device);
 Tensor zeros(IntList sizes, ScalarType dtype, Device device);
 Tensor ones(IntList sizes, ScalarType dtype, Device device);

@@ -7,7 +7,7 @@ namespace mytorch::autograd {
 
 void set_history(const Tensor& result, Node* node, uint32_t output) {
   TensorImpl* impl = result.impl();
-  if (impl == nullptr || !is_floating_point(impl->dtype)) return;
+  if (impl == nullptr || !is_differentiable(impl->dtype)) return;
   AutogradMeta& meta = make_meta(impl);
   if (meta.node != nullptr) [[unlikely]] {
     fail(ErrorCode::kInternal, "[", node->name(), "] the result already has a history (",

@@ -32,8 +32,8 @@ void set_requires_grad(const Tensor& self, bool requires_grad) {
     impl->layer_flags &= ~uint32_t{kLayerAutograd};
     return;
   }
-  if (!is_floating_point(impl->dtype)) {
-    fail(ErrorCode::kType, "[requires_grad_] only floating types have gradients, not ",
+  if (!is_differentiable(impl->dtype)) {
+    fail(ErrorCode::kType, "[requires_grad_] only floating and complex types have gradients, not ",
          dtype_name(impl->dtype));
   }
   if (impl->inference && !thread_state.inference_mode) {

@@ -146,6 +146,20 @@ NodePtr<AsStridedBackward> CopySlices::node_of_view(const TensorImpl& like) {
   return node;
 }
 
+namespace {
+
+// A write through a view of another type (real(z), view_as_real(z)) is not differentiable: the node
+// of a view knows its place among the elements of its base.
+void refuse_other_type(const TensorImpl& root, const TensorImpl& view) {
+  if (root.dtype == view.dtype) return;
+  fail(ErrorCode::kUnsupported, "[view] a ", dtype_name(view.dtype), " view of a ",
+       dtype_name(root.dtype),
+       " tensor is written, or read after a write, by an operation that gradients flow through: "
+       "make a new tensor, with complex(real, imag) or view_as_complex(x)");
+}
+
+}  // namespace
+
 // A view's node is valid until its base gets another history; writes in no-grad mode do not count.
 // The `version` in a root's metadata is the version at which it got its history.
 Edge edge_of_view(const TensorImpl* view) {
@@ -175,6 +189,7 @@ Edge edge_of_view(const TensorImpl* view) {
          "or another view of it, was written in place by a recorded operation: whether its values "
          "are to be differentiated is ambiguous. Make the view again");
   }
+  refuse_other_type(*root, *view);
   auto node = make_node<AsStridedBackward>(1, 1, Geometry(*root), Geometry(*view));
   node->edge(0, root);
   node->infos()[0].set(*view);
@@ -207,6 +222,7 @@ void rebase_history(const Tensor& self, Node* node, uint32_t output, uint32_t se
       fail(ErrorCode::kUnsupported, "[", node->name(),
            "] an operation with several outputs wrote a view in place: write its base instead");
     }
+    refuse_other_type(*root, *impl);
     const bool has_self = self_edge < node->num_edges();
     NodeAccess::retain(node);
     auto slices = make_node<CopySlices>(node->num_edges() + (has_self ? 0 : 1), 1, node, self_edge,

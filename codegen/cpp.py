@@ -174,6 +174,8 @@ def condition(c: Condition, args: dict[str, Arg]) -> str:
         return f"{arg.name} == std::string_view({text(c.value)})"
     if c.kind == "flag":
         return f"{arg.name}.value_or(false)" if kind.startswith("std::optional") else arg.name
+    if arg.type == "Scalar" and c.op == "==":  # of a complex number, too
+        return f"{arg.name}{'->' if arg.optional else '.'}equals({number(float(c.value))})"
     if arg.type == "Scalar":
         value = f"{arg.name}->to_double()" if arg.optional else f"{arg.name}.to_double()"
     else:

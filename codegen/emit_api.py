@@ -150,8 +150,9 @@ def bodies(ops: list[Op]) -> str:
     """Emits the declarations of the functions that records name: shape functions, views, composites."""
     found: dict[str, None] = {}  # several records may name one function
 
-    def declare(space: str, result: str, op: Op) -> None:
-        found[f"namespace {space} {{ {result} {op.function}({cpp.params(op.schema.args)}); }}"] = None
+    def declare(space: str, result: str, op: Op, function: str = "") -> None:
+        name = function or op.function
+        found[f"namespace {space} {{ {result} {name}({cpp.params(op.schema.args)}); }}"] = None
 
     for op in ops:
         if op.meaning == "view":
@@ -159,6 +160,9 @@ def bodies(ops: list[Op]) -> str:
         if op.meaning == "composite":
             result = "void" if cpp.written(op.schema) is not None else cpp.return_type(op.schema)
             declare("composite", result, op)
+        if op.parts:
+            result = "void" if cpp.written(op.schema) is not None else cpp.return_type(op.schema)
+            declare("parts", result, op, op.parts)
         if op.meaning == "primitive" or op.kernel_optional:
             if op.schema.mutates:
                 declare("shape", "void", op)
@@ -181,6 +185,8 @@ def handle(op: Op) -> list[str]:
         f"  static constexpr OpEntry& entry = entries::{s.struct_id};",
         f"  static constexpr const OpInfo& info = kInfo_{s.struct_id};",
     ]
+    if op.parts and cpp.written(s) is None:
+        lines.append(f"  static constexpr auto by_parts = &parts::{op.parts};")
     if cpp.has_out(op):
         lines.append(f"  static constexpr int outs = {len(s.returns)};")
     if lists := cpp.written_lists(s):
@@ -195,6 +201,9 @@ def below(name: str, ops: list[Op]) -> str:
     for op in ops:
         lines.append(f"namespace entries {{ extern OpEntry {op.schema.struct_id}; }}")
         lines.append(f"extern const OpInfo kInfo_{op.schema.struct_id};")
+        if op.parts:
+            result = "void" if cpp.written(op.schema) is not None else cpp.return_type(op.schema)
+            lines.append(f"namespace parts {{ {result} {op.parts}({cpp.params(op.schema.args)}); }}")
     lines += ["", "namespace ops {", *(line for op in ops for line in handle(op)), "}  // namespace ops"]
     lines += ["", "}  // namespace mytorch"]
     return cpp.header(about, ["dispatcher/table/layers.h", "mytorch/tensor.h"], lines)

@@ -99,6 +99,9 @@ def traits(op: Op) -> list[str]:
     if op.meaning in ("view", "composite"):
         space = {"view": "views", "composite": "composite"}[op.meaning]
         lines.append(f"  static auto compute(const auto&... args) {{ return {space}::{op.function}(args...); }}")
+    if op.parts and cpp.written(op.schema) is not None:
+        lines.append("  static constexpr bool kParts = true;")
+        lines.append(f"  static auto by_parts(const auto&... args) {{ return parts::{op.parts}(args...); }}")
     if op.dynamic:
         lines.append("  static constexpr bool dynamic = true;")
     if op.layout_of:
@@ -110,6 +113,19 @@ def traits(op: Op) -> list[str]:
     return lines
 
 
+def by_composite(op: Op) -> list[str]:
+    """Emits the function of a composite with a kernel for complex operands: its checks and its body, above the
+    layers."""
+    s = op.schema
+    if not op.parts_generated:
+        return []
+    call = f"{op.function}({cpp.names(s.args)})"
+    return [
+        f"{cpp.return_type(s)} parts::{op.parts}({cpp.params(s.args)}) "
+        f"{{ shape::{call}; return composite::{call}; }}"
+    ]
+
+
 def public(op: Op) -> list[str]:
     s = op.schema
     name, args, params = s.name, cpp.names(s.args), cpp.params(s.args)
@@ -119,7 +135,7 @@ def public(op: Op) -> list[str]:
 
     if op.derived:
         return [f"{cpp.return_type(s)} {name}({params}) {call('kFunction', f'kAllWanted, {args}')}"]
-    lines = [f"{cpp.result_type(s)} {name}({params}) {call('kFunction', args)}"]
+    lines = by_composite(op) + [f"{cpp.result_type(s)} {name}({params}) {call('kFunction', args)}"]
     if cpp.has_inplace(op):
         lines.append(f"const Tensor& {name}_({params}) {call('kInplace', args)}")
     if cpp.has_out(op):

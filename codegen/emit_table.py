@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from codegen import cpp, emit_abi, emit_api
 from codegen.lock import Lock
-from codegen.model import ACCEPTS, Op
+from codegen.model import ACCEPTS, Op, Result
 from codegen.program import Program
-from codegen.schema import REQUIRED, Arg
+from codegen.schema import REQUIRED, SCALAR_TYPES, Arg
 
 _ARG_TYPES = {
     "Tensor": "kTensor",
@@ -20,8 +20,8 @@ _ARG_TYPES = {
     "Device": "kDevice",
     "Generator": "kGenerator",
 }
-_SCALAR_TYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
-ANY_TYPE = (1 << len(_SCALAR_TYPES)) - 1
+ANY_TYPE = (1 << len(SCALAR_TYPES)) - 1
+COMPLEX_TYPES = sum(name.startswith("complex") << i for i, name in enumerate(SCALAR_TYPES))
 _NODE_TYPES = {"COMPUTE": "MT_TYPE_COMPUTE", "BOOL": "MT_TYPE_BOOL", "INDEX": "MT_TYPE_INDEX"}
 
 
@@ -67,12 +67,15 @@ def accepted_types(op: Op, arg: Arg) -> int:
     if op.types.get(arg.name) == "bool":
         return 1
     categories = ACCEPTS.get(op.accepts.get(arg.name, ""), ("bool", "integer", "float"))
-    category = lambda name: "bool" if name == "bool" else "float" if "float" in name else "integer"
-    return sum((category(name) in categories) << i for i, name in enumerate(_SCALAR_TYPES))
+    if op.takes_complex and "float" in categories:
+        categories = (*categories, "complex")
+    words = ("bool", "float", "complex")
+    category = lambda name: next((word for word in words if word in name), "integer")
+    return sum((category(name) in categories) << i for i, name in enumerate(SCALAR_TYPES))
 
 
-def program(op: Op, p: Program) -> list[str]:
-    v = p.variant
+def program(op: Op, p: Program, prefix: str = "") -> list[str]:
+    v = f"{prefix}{p.variant}"
     lines = [f"const mt_node kNodes{v}[] = {{"]
     for n in p.nodes:
         a = list(n.args) + [-1] * (3 - len(n.args))
@@ -89,7 +92,7 @@ def program(op: Op, p: Program) -> list[str]:
     lines += [
         "};",
         f"const mt_program_output kOutputs{v}[] = {{{outputs}}};",
-        f"const mt_program kProgram{v} = {{sizeof(mt_program), {cpp.text(op.full_name)}, {v}, 0, "
+        f"const mt_program kProgram{v} = {{sizeof(mt_program), {cpp.text(op.full_name)}, {p.variant}, 0, "
         f"0x{p.hash:016x}ull, kNodes{v}, {len(p.nodes)}, {len(p.outputs)}, kOutputs{v}, {fold}, {p.step}, "
         f"{dim}, MT_DIM_{p.dim_kind or 'ALL'}, {keepdim}}};",
     ]
@@ -103,12 +106,27 @@ def programs(op: Op) -> list[str]:
     return [*lines, f"const mt_program* const kPrograms[] = {{{pointers}}};"]
 
 
+def complex_programs(op: Op) -> list[str]:
+    """Emits the programs for complex operands as kComplexPrograms, if the operator has others for them."""
+    if not op.complex_variants:
+        return []
+    lines = [line for p in op.complex_variants for line in program(op, p, "Complex")]
+    pointers = ", ".join(f"&kProgramComplex{p.variant}" for p in op.complex_variants)
+    return [*lines, f"const mt_program* const kComplexPrograms[] = {{{pointers}}};"]
+
+
+def result_type(result: Result) -> str:
+    if result.real:
+        return "kRealResult"
+    return str(SCALAR_TYPES.index(result.dtype)) if result.dtype else "-1"
+
+
 def describe(op: Op, lock: Lock) -> list[str]:
     s = op.schema
     sid = s.struct_id
     lines = open_space(op)
     if op.body is not None:
-        lines += programs(op)
+        lines += programs(op) + complex_programs(op)
     fields = {f.name for f in lock.fields(op.full_name)} if op.has_kernel else set()
     if s.args:
         lines.append("const ArgInfo kArgs[] = {")
@@ -128,7 +146,7 @@ def describe(op: Op, lock: Lock) -> list[str]:
         found = []
         for r in results:
             at = offset(op, r.field) if r.field and r.field in fields else "kNoField"
-            found.append(f"{{{cpp.text(r.name)}, {at}, {_SCALAR_TYPES.index(r.dtype) if r.dtype else -1}}}")
+            found.append(f"{{{cpp.text(r.name)}, {at}, {result_type(r)}}}")
         lines.append(f"const OutputInfo kResults[] = {{{', '.join(found)}}};")
     # Fields are in ABI order, so the fields that an older schema lacks come last.
     older = []
@@ -152,6 +170,7 @@ def describe(op: Op, lock: Lock) -> list[str]:
     uniform = ANY_TYPE if mask == (1 << len(inputs)) - 1 else 0
     for bits in accepts:
         uniform &= bits
+    uniform &= ~COMPLEX_TYPES  # they take the general path
     b = lambda x: "true" if x else "false"
     here = space(op)
     lines += [
@@ -165,6 +184,7 @@ def describe(op: Op, lock: Lock) -> list[str]:
         f"{here + '::kResults' if results else 'nullptr'}, {len(results)}, "
         f"{f'sizeof(mt_args_{sid})' if op.has_kernel else '0'}, "
         f"{here + '::kPrograms' if op.body is not None else 'nullptr'}, "
+        f"{here + '::kComplexPrograms' if op.complex_variants else 'nullptr'}, "
         f"{len(op.body.variants) if op.body is not None else 0},",
         f"    {', '.join([functional, inplace, out] + older)}}};",
         f"namespace entries {{ constinit OpEntry {sid}(&kInfo_{sid}); }}",

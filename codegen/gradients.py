@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, replace
 from typing import Callable
 
+from codegen.complex import conjugated, is_holomorphic
 from codegen.differentiate import Derived, differentiate, saved_by_output
 from codegen.expr import Body, build_pointwise
 from codegen.formula import Save, merge_saves, parse_formula
@@ -26,6 +27,9 @@ class Entry:
     text: str
     line: int
 
+
+# Their derivatives are written for complex operands, too, though they are not holomorphic.
+_EXPLICIT = ("abs", "conj_physical")
 
 Report = Callable[[int, str], None]
 
@@ -177,6 +181,13 @@ def _derived(
     )
     # Under `first`, the incoming gradient, which comes first, has the dtype of the first argument.
     promote = "first" if op.promote == "first" else "same"
+    takes_complex = op.takes_complex
+    complex_variants: tuple[Program, ...] = ()
+    if takes_complex and op.full_name not in _EXPLICIT:
+        if all(is_holomorphic(p) for p in op.body.variants):
+            complex_variants = tuple(conjugated(p, incoming) for p in programs)
+        else:
+            takes_complex = False
     derived = Op(
         schema,
         doc,
@@ -191,6 +202,8 @@ def _derived(
         tolerance=dict(op.tolerance),
         derived=True,
         parent=op.full_name,
+        takes_complex=takes_complex,
+        complex_variants=complex_variants,
     )
     return gradient, derived
 

@@ -247,6 +247,12 @@ class Graph:
             return self.make("sub", inner.args[1], inner.args[0])
         return None
 
+    def _rule_conj_physical(self, a: int) -> int | None:
+        inner = self.nodes[a]
+        if inner.op == "conj_physical":
+            return inner.args[0]
+        return a if inner.op in ("abs", "const") else None
+
     def _rule_abs(self, a: int) -> int | None:
         inner = self.nodes[a]
         if inner.op == "abs":

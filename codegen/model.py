@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from codegen.expr import Body, Names
 from codegen.formula import Formula, Save
+from codegen.program import Program
 from codegen.schema import Schema
 
 
@@ -25,12 +26,14 @@ class Result:
     field: its field in the C argument struct, "" if it has none (numbers, written arguments).
     name: its name in formulas: `result`, or the return's name, or result0, result1, ...
     dtype: "" for the promoted type, else the name of a fixed ScalarType.
+    real: of complex operands, the result has the type of their parts.
     """
 
     field: str
     name: str
     dtype: str
     differentiable: bool
+    real: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,10 @@ class Op:
     autocast: the autocast policy, one of POLICIES.
     parent: for a derived op, the full name of the op whose gradient it computes.
     aliases: other names of the function.
+    takes_complex: a body that takes complex operands.
+    complex_variants: the programs for complex operands, if they differ from the body's.
+    parts: the C++ function that computes a call with complex operands.
+    parts_generated: that function is generated: the composite of a record with kernels.
     """
 
     schema: Schema
@@ -125,6 +132,10 @@ class Op:
     derived: bool = False
     parent: str = ""
     aliases: tuple[str, ...] = ()
+    takes_complex: bool = False
+    complex_variants: tuple[Program, ...] = ()
+    parts: str = ""
+    parts_generated: bool = False
 
     @property
     def full_name(self) -> str:

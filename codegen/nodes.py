@@ -35,6 +35,7 @@ class NodeOp:
     ulp: the largest error of cpu-openmp in float32 and float64, in units in the last place.
     domain: for a function of one number, the interval outside of which it is NaN or infinite.
     doc: the text for an elementary function, whose record is generated from this row.
+    result: `real` if the result of a complex operand is real.
     takes: the types, as in `types` of a record; `float` converts integers instead of rejecting them.
     """
 
@@ -50,6 +51,7 @@ class NodeOp:
     domain: tuple[float, float] = (-math.inf, math.inf)
     doc: str = ""
     takes: str = "float"
+    result: str = ""
 
 
 def _total(function: Callable[..., float]) -> Callable[..., float]:
@@ -207,6 +209,7 @@ def _bitwise(name: str, evaluate: Callable, integers: str, commutative: bool = F
 # Elementary functions that `math` lacks under that name, or does not define for all arguments.
 _VALUES: dict[str, Callable] = {
     "neg": lambda a: -a,
+    "conj_physical": lambda a: a.conjugate(),
     "abs": abs,
     "sign": lambda a: type(a)((a > 0) - (a < 0)),  # NaN gives 0, as in ATen
     "rsqrt": _rsqrt,
@@ -240,6 +243,7 @@ def _elementary(name: str, row: dict) -> NodeOp:
         domain=tuple(map(float, row.get("domain", (-math.inf, math.inf)))),
         doc=row["doc"],
         takes=row.get("takes", "float"),
+        result=row.get("result", ""),
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Iterator
 
+from codegen.complex import HOLOMORPHIC, OTHERS, without_meaning
 from codegen.autocast import default_policy
 from codegen.cost import FUNCTIONS, cost_tree
 from codegen.expr import Body, Names, arity, build_pointwise
@@ -54,6 +55,7 @@ KEYS = (
     "samples",
     "tolerance",
     "autocast",
+    "complex",
 )
 PROMOTE = ("same", "float", "compare", "widen", "first", "none")
 FORMS = ("method", "inplace")
@@ -176,6 +178,7 @@ class _Record:
         before = len(self.errors.messages)
         self._names(op)
         self._meaning(op)
+        self._complex(op)
         self._results(op)
         self._cost(op)
         policy = self.text("autocast", POLICIES)
@@ -414,6 +417,25 @@ class _Record:
             raise self.refuse(value.line, "`reduce` has no `state`")
         return build_reduce(schema.full_name, record, schema.args, types, list(schema.output_fields), op.names)
 
+    def _complex(self, op: Op) -> None:
+        """Reads `complex`: whether a body takes complex operands, or the function that computes on their parts."""
+        value = self.text("complex")
+        writes = any(a.alias and a.alias.write for a in op.schema.args)
+        if op.meaning == "composite" and op.kernel_optional and not writes:
+            op.parts, op.parts_generated = op.schema.struct_id, True
+        if value is None:
+            return
+        if value.text == "true":
+            if op.meaning != "pointwise":
+                self.report(value.line, f"`complex: true` on a {op.meaning}; it belongs to pointwise bodies")
+            elif op.body is not None and (lacks := without_meaning(op.body.variants)):
+                self.report(value.line, f"`complex: true`, but {', '.join(lacks)} of complex numbers has no meaning")
+            op.takes_complex = True
+        elif not _IDENTIFIER.fullmatch(value.text):
+            self.report(value.line, f"`complex: {value.text}` is not a function's name")
+        else:
+            op.parts, op.parts_generated = value.text, False
+
     # ---- results, cost, gradient -----------------------------------------------------------------
 
     def _fixed_types(self, op: Op) -> dict[str, str]:
@@ -430,8 +452,8 @@ class _Record:
         for name, dtype in items:
             if name.text not in names:
                 self.report(name.line, f"`result` names `{name.text}`, which is not returned")
-            elif dtype.text not in SCALAR_TYPES:
-                self.report(name.line, f"`result`: {dtype.text} is not a ScalarType")
+            elif dtype.text not in (*SCALAR_TYPES, "real"):
+                self.report(name.line, f"`result`: {dtype.text} is not a ScalarType, nor `real`")
             else:
                 fixed[name.text] = dtype.text
         return fixed
@@ -446,12 +468,16 @@ class _Record:
             is_output = ret.type == "Tensor" and not (ret.alias and ret.alias.name in written)
             name = ret.name or ("result" if len(schema.returns) == 1 else f"result{i}")
             dtype = fixed.get(ret.name or "result", "")
+            real = dtype == "real"
+            if real and op.meaning not in ("pointwise", "reduce"):
+                self.report(op.line, "`result: real` belongs to pointwise and reduce bodies")
+            dtype = "" if real else dtype
             output_field = next(fields) if is_output else ""
             if op.body is not None:
                 found = next(o.type for o in op.body.variants[0].outputs if o.name == output_field)
                 dtype = dtype or {BOOL: "bool", INDEX: "int64"}.get(found, "")
-            differentiable = ret.type == "Tensor" and (not dtype or "float" in dtype)
-            results.append(Result(output_field, name, dtype, differentiable))
+            differentiable = ret.type == "Tensor" and (not dtype or "float" in dtype or "complex" in dtype)
+            results.append(Result(output_field, name, dtype, differentiable, real))
         op.results = tuple(results)
         if op.promote == "compare" and op.body and any(r.dtype != "bool" for r in results):
             self.report(op.line, "`promote: compare`, but the result is not bool")
@@ -543,6 +569,10 @@ def _elementary(function: NodeOp, line: int) -> Map:
     }
     items: list[tuple[Text, Value]] = [(Text(key, line), Text(text, line)) for key, text in keys.items()]
     items.append((Text("forms", line), List((Text("method", line), Text("inplace", line)), line)))
+    if function.name in (HOLOMORPHIC | OTHERS) - {"sign"}:
+        items.append((Text("complex", line), Text("true", line)))
+    if function.result:
+        items.append((Text("result", line), Text(function.result, line)))
     if function.takes not in ("float", "same"):
         items.append((Text("types", line), Map(((Text("self", line), Text(function.takes, line)),), line)))
     return Map(tuple(items), line)

@@ -39,7 +39,20 @@ _SUFFIXES = {
 }
 _RETURN_SUFFIXES = {"Tensor": ("", "[]"), "Scalar": ("",), "bool": ("",), "int": ("",)}
 
-SCALAR_TYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
+SCALAR_TYPES = (
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+)
 
 # Names that are not valid as fields of a C struct or as parameters of a C++ function.
 _KEYWORDS = frozenset(

@@ -214,8 +214,8 @@ def pointwise(op: Op) -> list[dict]:
         case([5, 3], "broadcast")
         case([2, 3, 4], lambda i: layouts[i % 4])
         case([6], lambda i: layouts[(i + 2) % 4])
+        shapes = ([3, 1, 4], [5, 1], [1, 1, 4], [3, 5, 4], [])
         if len(tensors) > 1:
-            shapes = ([3, 1, 4], [5, 1], [1, 1, 4], [3, 5, 4], [])
             case(lambda i: shapes[i % 5])
             case(lambda i: [] if i else [2, 3])
             case(lambda i: [2, 3] if i else [])
@@ -233,6 +233,15 @@ def pointwise(op: Op) -> list[dict]:
                 args[arg.name] = number_given if scalar else _tensor(op, arg, [2, 3])
             if any(a.type == "Operand" for a in tensors) and any(a.type == "Tensor" for a in tensors):
                 cases.append({"op": op.full_name, "args": {**args, **rest}, **floats})
+        if op.takes_complex:
+            for dtype in ("complex64", "complex128"):
+                keys = {"dtype": dtype, "low": -2, "high": 2, "away": 1 / 16}
+                case([3, 5], keys=keys)
+                case([2, 3, 4], lambda i: layouts[i % 4], keys)
+                case([1100], "sliced", keys)
+                case([0, 3], keys=keys)
+                if len(tensors) > 1:
+                    case(lambda i: shapes[i % 5], keys=keys)
         same = [a for a in tensors if op.types.get(a.name) != "bool"]
         if len(same) > 1 and not op.derived:
             for types in (

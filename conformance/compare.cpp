@@ -14,6 +14,7 @@ double epsilon(ScalarType dtype) {
     case kBFloat16:
       return 0x1p-7;
     case kFloat32:
+    case kComplex64:
       return 0x1p-23;
     default:
       return 0x1p-52;
@@ -27,6 +28,7 @@ double default_relative(ScalarType dtype) {
     case kBFloat16:
       return 1.6e-2;
     case kFloat32:
+    case kComplex64:
       return 1e-5;
     default:
       return 1e-12;
@@ -54,7 +56,7 @@ std::vector<const Tensor*> tensors_of(const Arguments& arguments) {
 double largest(const std::vector<Element>& elements, double limit) {
   double found = 0;
   for (const Element& e : elements) {
-    const double size = std::abs(e.as_double());
+    const double size = e.size();
     if (size <= limit) found = std::max(found, size);
   }
   return found;
@@ -77,14 +79,15 @@ void for_each_operand(const Arguments& arguments, const Tensor& result, F f) {
     }
     size_t at = 0;
     for_each_offset(shape, strides, [&](int64_t offset) {
-      if (offset < static_cast<int64_t>(elements.size())) f(at, elements[offset].as_double());
+      if (offset < static_cast<int64_t>(elements.size()))
+        f(at, is_complex(t->dtype()) ? elements[offset].size() : elements[offset].as_double());
       ++at;
     });
   }
   for (const auto& [name, value] : arguments.values) {
     if (const auto* scalar = std::get_if<Scalar>(&value.variant())) {
       for (size_t at = 0; at < static_cast<size_t>(result.numel()); ++at)
-        f(at, scalar->to_double());
+        f(at, std::hypot(scalar->real(), scalar->imag()));
     }
   }
 }
@@ -124,9 +127,10 @@ bool multiplies_padding(const OpRecord& op, const Arguments& arguments) {
 std::string text(const Element& e) {
   std::ostringstream out;
   out.precision(17);
-  if (e.is_float)
+  if (e.is_float) {
     out << e.d;
-  else
+    if (e.im != 0) out << (e.im < 0 ? " - " : " + ") << std::abs(e.im) << "i";
+  } else
     out << e.i;
   return out.str();
 }
@@ -151,6 +155,15 @@ bool same_strides(const Tensor& a, const Tensor& b) {
   return true;
 }
 
+// The error of a complex number is relative to its magnitude: a part may be the difference of
+// larger numbers. Which parts are NaN or infinite beside an infinite one depends on the formula.
+double complex_excess(const Element& got, const Element& want, double allowed) {
+  const auto finite = [](const Element& e) { return std::isfinite(e.d) && std::isfinite(e.im); };
+  if (!finite(got) || !finite(want)) return finite(got) == finite(want) ? 0 : INFINITY;
+  const double error = std::hypot(got.d - want.d, got.im - want.im);
+  return error == 0 ? 0 : allowed > 0 ? error / allowed : INFINITY;
+}
+
 std::string tensor_difference(const OpRecord& op, const Arguments& arguments, const Tensor& found,
                               const Tensor& expected, const Tolerance& tolerance, bool values_only,
                               double* worst_error) {
@@ -167,7 +180,7 @@ std::string tensor_difference(const OpRecord& op, const Arguments& arguments, co
   const std::vector<Element> want = elements_of(expected);
   std::vector<double> allowed;
   std::vector<bool> vanishing;
-  if (is_floating_point(expected.dtype())) {
+  if (is_differentiable(expected.dtype())) {
     allowed = tolerance.allowed(op, arguments, expected, want);
     vanishing = vanishing_slopes(op, arguments, expected);
   }
@@ -180,6 +193,8 @@ std::string tensor_difference(const OpRecord& op, const Arguments& arguments, co
     if (padded && std::isnan(got[i].d)) continue;
     if (!want[i].is_float) {
       excess = got[i].i == want[i].i ? 0 : INFINITY;
+    } else if (is_complex(expected.dtype())) {
+      excess = complex_excess(got[i], want[i], allowed[i]);
     } else if (undefined_moment(op, got[i].d, want[i].d) ||
                (tolerance.infinities && !std::isfinite(got[i].d) && !std::isfinite(want[i].d)) ||
                (vanishing[i] && !std::isfinite(got[i].d) && !std::isfinite(want[i].d))) {
@@ -251,8 +266,10 @@ std::vector<double> Tolerance::allowed(const OpRecord& op, const Arguments& argu
   }
   for (size_t i = 0; i < elements.size(); ++i) {
     // The subnormal numbers of a type are evenly spaced, so their error is absolute.
-    const double spacing = dtype == kFloat16 ? 0x1p-24 : dtype == kFloat64 ? 0x1p-1074 : 0x1p-126;
-    result[i] = relative * std::abs(elements[i].d) + steps * eps * terms[i] + spacing;
+    const double spacing = dtype == kFloat16                           ? 0x1p-24
+                           : dtype == kFloat64 || dtype == kComplex128 ? 0x1p-1074
+                                                                       : 0x1p-126;
+    result[i] = relative * elements[i].size() + steps * eps * terms[i] + spacing;
   }
   return result;
 }

@@ -27,7 +27,9 @@ auto visit(ScalarType dtype, F f) {
     case kFloat32:
       return f(float{});
     case kFloat64:
-      break;
+    case kComplex64:
+    case kComplex128:
+      break;  // the caller reads the parts
   }
   return f(double{});
 }
@@ -43,6 +45,11 @@ T from_double(double value) {
 }  // namespace
 
 void store(const Element& value, ScalarType dtype, char* memory, int64_t index) {
+  if (is_complex(dtype)) {
+    store(Element::of_float(value.as_double()), to_real(dtype), memory, 2 * index);
+    store(Element::of_float(value.im), to_real(dtype), memory, 2 * index + 1);
+    return;
+  }
   visit(dtype, [&](auto zero) {
     using T = decltype(zero);
     T stored;
@@ -60,6 +67,11 @@ void store(const Element& value, ScalarType dtype, char* memory, int64_t index) 
 }
 
 Element load(ScalarType dtype, const char* memory, int64_t index) {
+  if (is_complex(dtype)) {
+    const ScalarType part = to_real(dtype);
+    return Element::of_complex(load(part, memory, 2 * index).d,
+                               load(part, memory, 2 * index + 1).d);
+  }
   return visit(dtype, [&](auto zero) {
     using T = decltype(zero);
     // Loads the byte, so that a bool that was never written shows as a number other than 0 and 1.
@@ -79,7 +91,7 @@ Element load(ScalarType dtype, const char* memory, int64_t index) {
 }
 
 Element round_trip(const Element& value, ScalarType dtype) {
-  char memory[8];
+  char memory[16];
   store(value, dtype, memory, 0);
   return load(dtype, memory, 0);
 }

@@ -12,14 +12,17 @@
 
 namespace mytorch::conformance {
 
-// The value of an element: an exact int64, or a double.
+// The value of an element: an exact int64, or a double, with another for the imaginary part.
 struct Element {
   bool is_float = false;
   int64_t i = 0;
   double d = 0;
-  static Element of_int(int64_t value) { return {false, value, 0}; }
-  static Element of_float(double value) { return {true, 0, value}; }
+  double im = 0;
+  static Element of_int(int64_t value) { return {false, value, 0, 0}; }
+  static Element of_float(double value) { return {true, 0, value, 0}; }
+  static Element of_complex(double real, double imaginary) { return {true, 0, real, imaginary}; }
   double as_double() const { return is_float ? d : static_cast<double>(i); }
+  double size() const { return im == 0 ? std::abs(as_double()) : std::hypot(d, im); }
 };
 
 // Writes a value to element `index` of `memory`. A float becomes an integer by truncation; NaN and

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
+COMPLEX = {"complex64": "float32", "complex128": "float64"}  # with the types of the parts
 TEXTS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -53,6 +54,9 @@ def elements(spec: dict, dtype: str, tensor: int) -> list:
     shape = shape_of(spec)
     if spec.get("layout") == "broadcast" and shape and shape[0] > 0:
         shape = [1] + shape[1:]
+    if dtype in COMPLEX and "values" not in spec:  # both parts by the same rule
+        parts = elements({**spec, "shape": [*shape, 2], "layout": ""}, COMPLEX[dtype], tensor)
+        return [complex(*pair) for pair in zip(parts[::2], parts[1::2])]
     count = math.prod(shape)
     if "values" in spec:
         given = flat(spec["values"])

@@ -77,6 +77,18 @@ std::string compare_values(const OpRecord& op, const std::vector<Element>& found
   return "";
 }
 
+// The elements of a tensor; of a complex one the parts of each.
+std::vector<Element> parts_of(const Tensor& tensor) {
+  std::vector<Element> elements = elements_of(tensor);
+  if (!is_complex(tensor.dtype())) return elements;
+  std::vector<Element> parts;
+  for (const Element& e : elements) {
+    parts.push_back(Element::of_float(e.d));
+    parts.push_back(Element::of_float(e.im));
+  }
+  return parts;
+}
+
 std::string compare_one(const OpRecord& op, const Value& found, const Json& expected) {
   if (!expected.is_array()) {
     const double want = as_number(expected);
@@ -93,14 +105,16 @@ std::string compare_one(const OpRecord& op, const Value& found, const Json& expe
     return "is " + own + Json(tensor.sizes().vec()).dump() + ", PyTorch gives " +
            expected[0].get<std::string>() + expected[1].dump();
   }
-  return compare_values(op, elements_of(tensor), expected[2], tensor.dtype(),
+  return compare_values(op, parts_of(tensor), expected[2], to_real(tensor.dtype()),
                         keeps_zero_sign(op.name));
 }
 
 // Returns a leaf with the values of an argument.
 Tensor leaf_for(const Tensor& tensor) { return copy_of(tensor).detach().requires_grad_(); }
 
-bool is_double(const Tensor& tensor) { return tensor.defined() && tensor.dtype() == kFloat64; }
+bool is_double(const Tensor& tensor) {
+  return tensor.defined() && to_real(tensor.dtype()) == kFloat64;
+}
 
 // Replaces the arguments whose gradients are recorded by leaves.
 std::map<std::string, std::vector<Tensor>> track(const OpRecord& op, const Json& expected,
@@ -132,8 +146,9 @@ Tensor weighted_sum(const std::vector<Value>& results) {
     std::vector<Tensor> tensors;
     if (const auto* one = std::get_if<Tensor>(&result.variant())) tensors = {*one};
     if (const auto* list = std::get_if<std::vector<Tensor>>(&result.variant())) tensors = *list;
-    for (const Tensor& t : tensors) {
+    for (Tensor t : tensors) {
       if (!t.defined() || !t.requires_grad()) continue;
+      if (t.is_complex()) t = call("view_as_real", {t})[0].tensor();
       std::vector<double> weights(static_cast<size_t>(t.numel()));
       for (size_t i = 0; i < weights.size(); ++i)
         weights[i] = first + 0.25 * static_cast<double>(i);
@@ -168,7 +183,7 @@ void check_gradients(const Case& c, Arguments arguments, const Json& expected, c
         if (!zero) fail("gradient", "of '" + name + "' is absent");
         continue;
       }
-      const std::string what = compare_values(*c.op, elements_of(grad), want, kFloat64, false);
+      const std::string what = compare_values(*c.op, parts_of(grad), want, kFloat64, false);
       if (!what.empty()) fail("gradient", "of '" + name + "': " + what);
     }
   }
@@ -212,7 +227,7 @@ void check_results(const Case& c, const Arguments& given, const Json& golden, co
   for (const auto& [name, want] : golden.at("after").items()) {
     const Tensor& tensor = arguments.find(name)->tensor();
     const std::string what =
-        compare_values(*c.op, elements_of(tensor), want, tensor.dtype(), false);
+        compare_values(*c.op, parts_of(tensor), want, to_real(tensor.dtype()), false);
     if (!what.empty()) fail("golden", "argument '" + name + "' afterwards: " + what);
   }
 }

@@ -107,6 +107,14 @@ std::vector<Element> golden_elements(const Json& spec, ScalarType dtype, int64_t
 }
 
 std::vector<Element> draw(const Json& spec, ScalarType dtype, int64_t count, Source& source) {
+  if (is_complex(dtype)) {  // both parts by the same rules
+    const std::vector<Element> parts = draw(spec, to_real(dtype), 2 * count, source);
+    std::vector<Element> elements;
+    for (size_t i = 0; i < parts.size(); i += 2) {
+      elements.push_back(Element::of_complex(parts[i].d, parts[i + 1].d));
+    }
+    return elements;
+  }
   if (source.golden) return golden_elements(spec, dtype, count, source.tensors);
   Random& random = source.random;
   std::vector<Element> elements;
@@ -238,7 +246,7 @@ Tensor make_tensor(const Json& spec, ScalarType dtype, Source& source, Device de
   } else {
     for (int64_t i = 0; i < count; ++i) {
       const Json& value = values[i % values.size()];
-      elements.push_back(is_floating_point(dtype) || !value.is_number_integer()
+      elements.push_back(is_differentiable(dtype) || !value.is_number_integer()
                              ? Element::of_float(number(value))
                              : Element::of_int(value.get<int64_t>()));
     }

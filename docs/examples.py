@@ -52,7 +52,9 @@ def _tensor(spec: dict, dtype: str) -> str:
         sizes = spec.get("shape", _sizes(spec["values"]))
         if not values or any(isinstance(v, str) for v in values):
             raise Unsuitable
-        text = f"mytorch::tensor({_list([float(v) if dtype.startswith('float') else int(v) for v in values])}"
+        text = (
+            f"mytorch::tensor({_list([float(v) if dtype.startswith(('float', 'complex')) else int(v) for v in values])}"
+        )
         text += ")" if dtype == "float32" else f", {_dtype(dtype)})"
         return text if len(sizes) == 1 else f"{text}.reshape({_shape(sizes)})"
     sizes = spec["shape"]
@@ -66,6 +68,8 @@ def _tensor(spec: dict, dtype: str) -> str:
     low, high = spec.get("low", -1), spec.get("high", 1)
     if dtype == "bool":
         return f"mytorch::rand({_shape(sizes)}) > 0.5"
+    if dtype.startswith("complex"):
+        return f"mytorch::randn({_shape(sizes)}, {_dtype(dtype)})"
     if not dtype.startswith("float"):
         return f"mytorch::randint({math.ceil(low)}, {math.ceil(high)}, {_shape(sizes)}, {_dtype(dtype)})"
     more = "" if dtype == "float32" else f", {_dtype(dtype)}"

@@ -1,4 +1,5 @@
 // Copies, conversions, and moves between devices.
+#include <array>
 #include <cstring>
 
 #include "core/runtime/capture.h"
@@ -110,6 +111,8 @@ T load(const void* data) {
 namespace shape {
 
 void copy_(const Tensor& self, const Tensor& src, bool) {
+  check_type(!src.is_complex() || self.is_complex(), "copy_", "a copy of ", src.dtype(), " into ",
+             self.dtype(), " would drop the imaginary parts: take real(x), imag(x) or abs(x)");
   check_shape(broadcasts_to(src.sizes(), self.sizes()), "copy_", "shape ", src.sizes(),
               " does not broadcast to ", self.sizes());
 }
@@ -197,6 +200,14 @@ Scalar item(const Tensor& self) {
       return load<float>(data);
     case kFloat64:
       return load<double>(data);
+    case kComplex64: {
+      const auto parts = load<std::array<float, 2>>(data);
+      return Scalar::complex(parts[0], parts[1]);
+    }
+    case kComplex128: {
+      const auto parts = load<std::array<double, 2>>(data);
+      return Scalar::complex(parts[0], parts[1]);
+    }
   }
   fail(ErrorCode::kInternal, "[item] unknown type");
 }

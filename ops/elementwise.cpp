@@ -40,6 +40,8 @@ double largest(ScalarType type) {
 // Returns the type of a number raised to the power of a tensor: the number promotes by category
 // only.
 ScalarType power_type(const Scalar& base, ScalarType exponent) {
+  if (is_complex(exponent)) return exponent;
+  if (base.is_complex()) return to_complex(exponent);
   if (is_floating_point(exponent)) return exponent;
   if (base.is_float()) return kFloat32;
   return exponent == kBool && !base.is_bool() ? kInt64 : exponent;
@@ -74,11 +76,11 @@ Tensor isclose(const Tensor& self, const Tensor& other, double rtol, double atol
   check_value(rtol >= 0 && atol >= 0, "isclose", "rtol ", rtol, " and atol ", atol,
               ": give at least 0");
   Tensor close = self.eq(other);
-  if (equal_nan && self.is_floating_point()) {
+  if (equal_nan && is_differentiable(self.dtype())) {
     close = close.logical_or(logical_and(self.isnan(), other.isnan()));
   }
   if (rtol == 0 && atol == 0) return close;
-  const bool integral = !self.is_floating_point();
+  const bool integral = is_integral(self.dtype(), true);
   const Tensor a = integral ? self.to(kFloat64) : self;
   const Tensor b = integral ? other.to(kFloat64) : other;
   const Tensor error = abs(a - b);

@@ -4,6 +4,8 @@
 #include "core/types/dims.h"
 #include "core/types/errors.h"
 #include "mytorch/ops/cat.h"
+#include "mytorch/ops/real.h"
+#include "mytorch/ops/to.h"
 #include "mytorch/ops/zeros.h"
 
 namespace mytorch::grads {
@@ -20,6 +22,11 @@ Dims reduced_sizes(IntList shape, OptionalIntList dim) {
 }
 
 }  // namespace
+
+Tensor converted_back(const Tensor& grad, Device device, ScalarType dtype) {
+  const bool drops = grad.is_complex() && !is_complex(dtype);
+  return mytorch::to(drops ? mytorch::real(grad) : grad, device, dtype);
+}
 
 Tensor sum_to(const Tensor& x, IntList shape) {
   if (x.sizes() == shape) return x;

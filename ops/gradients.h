@@ -12,6 +12,11 @@ namespace mytorch::grads {
 // ---- shapes (gradients.cpp) ----
 // Sums `x` over the dimensions that were broadcast from the smaller `shape`.
 Tensor sum_to(const Tensor& x, IntList shape);
+// Returns a tensor of shape (..., 2) as a complex one, as a view if its strides allow that.
+Tensor as_complex(const Tensor& parts);
+// Converts the gradient of a converted copy back: for a real source of a complex copy, the real
+// part.
+Tensor converted_back(const Tensor& grad, Device device, ScalarType dtype);
 // Returns zeros with the type and device of `like`.
 Tensor zeros_like_shape(const Tensor& like, IntList shape);
 // Returns `x` padded with zeros to `shape`, at the end of each dimension.

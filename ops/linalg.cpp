@@ -66,7 +66,10 @@ TensorSpec added(const Tensor& self, const Tensor& product_of, Dims sizes, const
   check_types(self, product_of, op);
   check_shape(broadcasts_to(self.sizes(), as_list(sizes)), op, "self, of shape ", self.sizes(),
               ", does not broadcast to the product's shape ", as_list(sizes));
-  check_type(self.is_floating_point() || (!beta.is_float() && !alpha.is_float()), op,
+  const auto whole = [](const Scalar& number) { return number.is_int() || number.is_bool(); };
+  check_type(self.is_complex() || (!alpha.is_complex() && !beta.is_complex()), op,
+             "beta or alpha is complex, but the tensors are ", self.dtype());
+  check_type(is_differentiable(self.dtype()) || (whole(beta) && whole(alpha)), op,
              "beta and alpha must be integers for ", self.dtype(), " tensors");
   return like(product_of, std::move(sizes));
 }

@@ -51,7 +51,8 @@ const Tensor& kept(const Tensor& temporary) {
 
 // Returns a number as a 0-dim tensor that has the same part in promotion beside b.
 Tensor number_for(const Scalar& a, const Tensor& b) {
-  const bool fits = b.is_floating_point() || (!a.is_float() && (a.is_bool() || b.dtype() != kBool));
+  const bool fits =
+      is_differentiable(b.dtype()) || (!a.is_float() && (a.is_bool() || b.dtype() != kBool));
   return scalar_tensor(a, fits ? b.dtype() : a.type(), b.device());
 }
 

@@ -19,6 +19,7 @@
 #include "mytorch/ops/contiguous.h"
 #include "mytorch/ops/narrow.h"
 #include "mytorch/ops/to.h"
+#include "mytorch/ops/view_as_real.h"
 #include "mytorch/print_options.h"
 #include "mytorch/tensor.h"
 
@@ -102,7 +103,20 @@ class Printer {
  private:
   static std::vector<std::string> cells(const Tensor& x, const PrintOptions& options) {
     std::vector<std::string> found;
-    if (x.is_floating_point()) {
+    if (x.is_complex()) {
+      // The parts have a format of their own each, as in PyTorch.
+      const std::vector<double> values = view_as_real(x).to_vector<double>();
+      std::vector<double> parts[2];
+      for (size_t i = 0; i < values.size(); ++i) parts[i % 2].push_back(values[i]);
+      const NumberFormat real(parts[0], options);
+      const NumberFormat imaginary(parts[1], options);
+      for (size_t i = 0; i < parts[0].size(); ++i) {
+        const double y = parts[1][i];
+        found.push_back(absl::StrCat(real(parts[0][i]),
+                                     std::signbit(y) && !std::isnan(y) ? "-" : "+",
+                                     imaginary(std::abs(y)), "j"));
+      }
+    } else if (x.is_floating_point()) {
       const std::vector<double> values = x.to_vector<double>();
       const NumberFormat format(values, options);
       for (const double value : values) found.push_back(format(value));

@@ -93,13 +93,13 @@ Generator before_last_call(const std::optional<Generator>& generator) {
 namespace shape {
 
 void uniform_(const Tensor& self, double from, double to, std::optional<Generator>) {
-  check_drawable(self, "uniform_");
+  if (!self.is_complex()) check_drawable(self, "uniform_");
   check_value(from <= to && std::isfinite(to - from), "uniform_", "from ", from, " to ", to,
               " is no finite interval");
 }
 
 void normal_(const Tensor& self, double, double std, std::optional<Generator>) {
-  check_drawable(self, "normal_");
+  if (!self.is_complex()) check_drawable(self, "normal_");
   check_value(std >= 0, "normal_", "std is ", std, ": give at least 0");
 }
 

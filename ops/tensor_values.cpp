@@ -36,6 +36,9 @@ class Numbers {
   ScalarType dtype() const {
     ScalarType result = numbers_.empty() ? kFloat32 : kBool;
     for (const Scalar& number : numbers_) {
+      if (number.is_complex()) return kComplex64;
+    }
+    for (const Scalar& number : numbers_) {
       if (number.is_float()) return kFloat32;
       if (number.is_int()) result = kInt64;
     }
@@ -94,6 +97,15 @@ void store(const Tensor& to, const std::vector<Scalar>& numbers) {
   for (size_t i = 0; i < numbers.size(); ++i) data[i] = converted<T>(numbers[i]);
 }
 
+template <class T>
+void store_parts(const Tensor& to, const std::vector<Scalar>& numbers) {
+  T* const data = static_cast<T*>(to.impl()->abi.dl.data);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    data[2 * i] = static_cast<T>(numbers[i].real());
+    data[2 * i + 1] = static_cast<T>(numbers[i].imag());
+  }
+}
+
 void store(const Tensor& to, const std::vector<Scalar>& numbers) {
   switch (to.dtype()) {
     case kBool:
@@ -116,6 +128,10 @@ void store(const Tensor& to, const std::vector<Scalar>& numbers) {
       return store<float>(to, numbers);
     case kFloat64:
       return store<double>(to, numbers);
+    case kComplex64:
+      return store_parts<float>(to, numbers);
+    case kComplex128:
+      return store_parts<double>(to, numbers);
   }
 }
 
@@ -138,7 +154,10 @@ Tensor detail::copy_of_elements(const void* data, size_t size, ScalarType type,
   const NoGradGuard no_grad;
   const Tensor copy = empty({static_cast<int64_t>(size)}, type);
   if (size != 0) std::memcpy(copy.impl()->abi.dl.data, data, size * element_size(type));
-  const ScalarType usual = is_integral(type) ? kInt64 : type == kFloat64 ? kFloat32 : type;
+  const ScalarType usual = is_integral(type)     ? kInt64
+                           : type == kFloat64    ? kFloat32
+                           : type == kComplex128 ? kComplex64
+                                                 : type;
   return options.finish(to(to(copy, options.dtype_opt().value_or(usual)), options.device()));
 }
 

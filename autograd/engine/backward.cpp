@@ -76,9 +76,9 @@ Tensor first_gradient(const char* op, size_t i, const Tensor& output, const Tens
 }
 
 [[noreturn]] void fail_constant(const char* op, size_t i, const Tensor& output) {
-  if (!is_floating_point(output.dtype())) {
+  if (!is_differentiable(output.dtype())) {
     fail(ErrorCode::kType, "[", op, "] output ", i, " is ", dtype_name(output.dtype()),
-         ": only floating types have gradients");
+         ": only floating and complex types have gradients");
   }
   fail(ErrorCode::kValue, "[", op, "] output ", i,
        " does not require grad: no tensor that it was computed from does, or it was detached or "

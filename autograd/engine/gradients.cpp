@@ -46,7 +46,7 @@ void fit_gradient_slow(Tensor* gradient, const GradInfo& info, const std::string
     fail(ErrorCode::kShape, "[", from, "] the gradient has shape ", shape_str(gradient->sizes()),
          ", but the input has shape ", shape_str(info.sizes()));
   }
-  if (!is_floating_point(gradient->dtype())) {
+  if (!is_differentiable(gradient->dtype())) {
     fail(ErrorCode::kType, "[", from, "] the gradient has dtype ", dtype_name(gradient->dtype()),
          ", but the input has dtype ", dtype_name(info.dtype));
   }
@@ -54,6 +54,8 @@ void fit_gradient_slow(Tensor* gradient, const GradInfo& info, const std::string
     fail(ErrorCode::kDevice, "[", from, "] the gradient is on ", gradient->device().str(),
          ", but the input is on ", device.str());
   }
+  // A real operand of a complex result takes the real part.
+  if (!is_complex(info.dtype)) *gradient = op::real(*gradient);
   *gradient = op::to(*gradient, info.dtype, device);
 }
 

@@ -45,5 +45,6 @@ extern "C" MT_EXPORT int MYTORCH_BACKEND_INIT(const mt_host* host, mt_backend* b
                             .kernels = cpu::all_kernels(),
                             .compile = &sdk::compile_entry<&cpu::compile>,
                             .compile_priority = -10,
+                            .flags = MT_BACKEND_COMPLEX,
                             .describe = &cpu::describe});
 }

@@ -80,6 +80,6 @@ extern "C" MT_EXPORT int MYTORCH_BACKEND_INIT(const mt_host* host, mt_backend* b
                             .device_type = "cpu",
                             .kernels = reference::kKernels,
                             .compile = &sdk::compile_entry<&reference::compile>,
-                            .flags = MT_BACKEND_REFERENCE,
+                            .flags = MT_BACKEND_REFERENCE | MT_BACKEND_COMPLEX,
                             .describe = &reference::describe});
 }

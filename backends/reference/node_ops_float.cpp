@@ -82,6 +82,7 @@ constexpr NodeOp kFloatOps[] = {
     BINARY("minimum", minimum(a, b)),
     BINARY("atan2", std::atan2(a, b)),
     UNARY("neg", -a),
+    UNARY("conj_physical", a),
     UNARY("abs", std::abs(a)),
     UNARY("sign", static_cast<double>((a > 0) - (a < 0))),
     UNARY("sqrt", std::sqrt(a)),

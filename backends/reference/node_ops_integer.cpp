@@ -95,6 +95,7 @@ constexpr NodeOp kIntegerOps[] = {
     BINARY("atan2",
            sdk::convert<int64_t>(std::atan2(static_cast<double>(a), static_cast<double>(b)))),
     UNARY("neg", sub(0, a)),
+    UNARY("conj_physical", a),
     UNARY("abs", a < 0 ? sub(0, a) : a),
     UNARY("sign", (a > 0) - (a < 0)),
     UNARY("floor", a),

@@ -79,11 +79,15 @@ void compile_pointwise(const mt_program& program, mt_dtype compute, mt_kernel_en
 void compile(const mt_program& program, mt_dtype compute, std::span<const mt_dtype> /*types*/,
              mt_kernel_entry& kernel) {
   // Each call reads the types, because one kernel serves all of them.
-  (program.fold == nullptr ? compile_pointwise : compile_reduce)(program, compute, kernel);
+  const bool complex = compute.code == MT_COMPLEX;
+  (complex                   ? compile_complex
+   : program.fold == nullptr ? compile_pointwise
+                             : compile_reduce)(program, compute, kernel);
   kernel.size = sizeof(mt_kernel_entry);
   kernel.name = "interpreter";
   kernel.supports = nullptr;
-  kernel.flags = MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
+  kernel.flags = MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS |
+                 (complex ? uint32_t{MT_TAKES_COMPLEX} : 0);
 }
 
 }  // namespace mytorch::reference

@@ -10,6 +10,8 @@ namespace mytorch::reference {
 // Make a kernel from a program. It takes all layouts, mixed dtypes and aliases. Kernels are never
 // destroyed.
 void compile_pointwise(const mt_program& program, mt_dtype compute, mt_kernel_entry& kernel);
+// Of complex operands; declines programs with a fold.
+void compile_complex(const mt_program& program, mt_dtype compute, mt_kernel_entry& kernel);
 void compile_reduce(const mt_program& program, mt_dtype compute, mt_kernel_entry& kernel);
 
 // mt_backend::compile.

@@ -30,7 +30,7 @@ Tensor filled(const Json& spec, const std::vector<int64_t>& shape, ScalarType dt
   }
   Tensor tensor =
       call("empty", {sizes}, {{"dtype", Value(dtype)}, {"device", Value(device)}})[0].tensor();
-  if (is_floating_point(dtype)) {
+  if (is_differentiable(dtype)) {
     call("uniform_", {tensor, spec.value("low", -1.0), spec.value("high", 1.0)},
          {{"generator", Value(generator)}});
   } else {

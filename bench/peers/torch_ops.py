@@ -74,6 +74,9 @@ def tensor(spec: dict, dtype: str, made: dict) -> torch.Tensor:
     kind = getattr(torch, spec.get("dtype", dtype))
     if "of" in spec:
         whole = made[spec["of"]].reshape(-1)[: math.prod(memory)].view(memory)
+    elif kind.is_complex:
+        parts = torch.empty([*memory, 2], dtype=torch.float64 if kind == torch.complex128 else torch.float32)
+        whole = torch.view_as_complex(parts.uniform_(spec.get("low", -1), spec.get("high", 1)))
     elif kind.is_floating_point:
         whole = torch.empty(memory, dtype=kind).uniform_(spec.get("low", -1), spec.get("high", 1))
     else:

@@ -50,8 +50,8 @@ def tensor(spec: dict, type_: str, open_: str, counter: int) -> torch.Tensor:
     name = golden.dtype_of(spec, type_, open_)
     shape = golden.shape_of(spec)
     values = golden.elements(spec, name, counter)
-    exact = torch.float64 if name in golden.FLOATS else dtype(name)
-    if name not in golden.FLOATS:
+    exact = torch.float64 if name in golden.FLOATS else torch.complex128 if name in golden.COMPLEX else dtype(name)
+    if name not in golden.FLOATS and name not in golden.COMPLEX:
         values = [int(v) for v in values]
     if spec.get("layout") == "broadcast" and shape and shape[0] > 0:
         return torch.tensor(values, dtype=exact).to(dtype(name)).reshape([1] + shape[1:]).expand(shape)

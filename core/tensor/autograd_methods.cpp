@@ -77,7 +77,7 @@ void Tensor::set_data(const Tensor& data) const {
     fail(ErrorCode::kShape, "[set_data] data of shape ", shape_str(data.sizes()),
          " for a tensor of shape ", shape_str(sizes()), ": give data of the same shape");
   }
-  if (requires_grad() && !data.is_floating_point()) {
+  if (requires_grad() && !is_differentiable(data.dtype())) {
     fail(ErrorCode::kType, "[set_data] data of type ", dtype_name(data.dtype()),
          " for a tensor that requires grad: give a floating-point type");
   }

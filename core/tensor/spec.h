@@ -15,11 +15,13 @@ struct TensorSpec {
   Dims strides = {};  // empty means contiguous
 };
 
-// A view of the first tensor argument. `offset` counts elements from that tensor's first element.
+// A view of the first tensor argument. `offset` counts elements of that tensor from its first one.
+// A view of another type has strides in elements of that type.
 struct ViewSpec {
   Dims sizes;
   Dims strides;
   int64_t offset = 0;
+  std::optional<ScalarType> dtype = {};  // absent: that of the tensor
 };
 
 inline TensorSpec like(const Tensor& x) { return {to_dims(x.sizes()), x.dtype(), x.device(), {}}; }

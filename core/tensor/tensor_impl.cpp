@@ -207,13 +207,14 @@ TensorImpl* new_tensor_strided(IntList sizes, IntList strides, ScalarType dtype,
   return impl;
 }
 
-TensorImpl* new_view(TensorImpl* of, IntList sizes, IntList strides, int64_t offset) {
+TensorImpl* new_view(TensorImpl* of, IntList sizes, IntList strides, int64_t offset,
+                     ScalarType dtype) {
   TensorImpl* impl = blank(static_cast<int>(sizes.size()));
   impl->abi.storage = of->abi.storage;
   impl->abi.dl.device = of->abi.dl.device;
-  impl->abi.dl.dtype = of->abi.dl.dtype;
+  impl->abi.dl.dtype = to_abi(dtype);
   impl->storage = of->storage;
-  impl->dtype = of->dtype;
+  impl->dtype = dtype;
   impl->device_slot = of->device_slot;
   impl->read_only = of->read_only;
   if (!set_geometry(impl, sizes, strides)) [[unlikely]] {

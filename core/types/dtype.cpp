@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/types/errors.h"
+#include "mytorch/scalar.h"
 
 namespace mytorch {
 
@@ -49,6 +50,11 @@ Half::operator float() const {
   return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
 }
 
+void detail::refuse_imaginary(double real, double imaginary) {
+  fail(ErrorCode::kType, "[Scalar] ", real, " + ", imaginary,
+       "i is no real number: take real() or imag(), or convert to std::complex");
+}
+
 ScalarType from_abi(mt_dtype dtype) {
   for (int i = 0; i < kNumScalarTypes; ++i) {
     if (dtype.lanes == 1 && same_dtype(detail::kDtypes[i].abi, dtype)) {
@@ -72,6 +78,7 @@ ScalarType dtype_from_name(const char* name) {
 ScalarType promote_types(ScalarType a, ScalarType b) {
   if (a == b) return a;
   if (a > b) std::swap(a, b);  // now a precedes b in the enum
+  if (is_complex(b)) return to_complex(a) == kComplex128 ? kComplex128 : b;
   if (is_floating_point(b)) {
     // Integers take the floating type of the other; float16 and bfloat16 promote to float32.
     return a == kFloat16 && b == kBFloat16 ? kFloat32 : b;

@@ -8,6 +8,7 @@
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
 #include "core/types/status.h"
+#include "dispatcher/choice/complex.h"
 #include "dispatcher/choice/measured.h"
 #include "dispatcher/choice/observe.h"
 #include "dispatcher/choice/state.h"
@@ -193,8 +194,11 @@ int Winners::ask(void* self, mt_ctx* ctx, const void* args) {
 }
 
 int run_one(OpState& state, int slot, const KernelEntry& kernel, mt_ctx* ctx, const void* args) {
-  if (kernel.unconditional) return kernel.abi.run(kernel.abi.self, ctx, args);
   const OpInfo& op = *state.entry->info;
+  if (kernel.unconditional &&
+      ((kernel.abi.flags & MT_TAKES_COMPLEX) != 0 || !has_complex(op, args))) {
+    return kernel.abi.run(kernel.abi.self, ctx, args);
+  }
   const mt_kernel_entry* abi = &kernel.abi;
   if (kernel.compiled) {
     abi = static_cast<CompiledOp*>(kernel.abi.self)->find(args);

@@ -10,7 +10,10 @@ const mt_kernel_entry* CompiledOp::find(const void* args) {
   const OpInfo& op = *entry_->info;
   const mt_args_header& h = header(args);
   if (h.variant >= static_cast<uint32_t>(op.num_programs)) return nullptr;
-  const mt_program& program = *op.programs[h.variant];
+  if (h.compute.code == MT_COMPLEX && (backend_->abi.flags & MT_BACKEND_COMPLEX) == 0) {
+    return nullptr;
+  }
+  const mt_program& program = program_of(op, args);
   // The key is the variant and the types; the compiler receives the types.
   std::vector<uint32_t> key = {h.variant, dtype_bits(h.compute)};
   std::vector<mt_dtype> types;

@@ -5,10 +5,10 @@
 
 #include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
+#include "dispatcher/choice/complex.h"
 #include "dispatcher/choice/state.h"
 #include "dispatcher/table/args_copy.h"
 #include "dispatcher/table/fields.h"
-#include "mytorch/abi_ops/copy_.h"
 
 namespace mytorch {
 namespace {
@@ -71,13 +71,11 @@ const OpEntry& copy_entry() {
   return *entry;
 }
 
-void copy(int slot, mt_ctx* ctx, const mt_tensor* to, const mt_tensor* from) {
-  mt_args_copy_ args{};
-  args.header.size = sizeof(args);
-  args.header.compute = to->dl.dtype;
-  args.self = to;
-  args.src = from;
-  if (!run_kernel(copy_entry(), slot, ctx, &args)) fail_no_kernel(copy_entry(), slot, &args);
+void copy(const OpInfo& op, int slot, mt_ctx* ctx, const mt_tensor* to, const mt_tensor* from) {
+  if (run_copy(slot, ctx, to, from)) return;
+  fail(ErrorCode::kUnsupported, "[", op.base, "] no kernel of copy_ on ", device_type(slot).name,
+       " converts ", dtype_name(from_abi(from->dl.dtype)), " to ",
+       dtype_name(from_abi(to->dl.dtype)));
 }
 
 bool can_copy(int slot) {
@@ -94,6 +92,7 @@ Tensor temporary(int slot, const mt_tensor* operand, const Wanted& wanted, const
 }  // namespace
 
 Fit fit(const OpInfo& op, const mt_kernel_entry& kernel, int slot, const void* args) {
+  if ((kernel.flags & MT_TAKES_COMPLEX) == 0 && has_complex(op, args)) return {false, false};
   bool takes = true;
   const bool alias = (kernel.flags & MT_TAKES_ALIAS) != 0;
   for_each_input(op, args, [&](const mt_tensor*& t, const ArgInfo& arg) {
@@ -123,7 +122,7 @@ int run_converted(OpState& state, int slot, const mt_kernel_entry& kernel, mt_ct
     if (!always && wanted.met_by(operand)) return;
     kept.push_back(temporary(slot, operand, wanted, ctx));
     const mt_tensor* contiguous = &kept.back().impl()->abi;
-    if (read) copy(slot, ctx, contiguous, operand);
+    if (read) copy(op, slot, ctx, contiguous, operand);
     if (written) back.push_back({operand, contiguous});
     operand = contiguous;
     state.conversions.fetch_add(1, std::memory_order_relaxed);
@@ -141,7 +140,7 @@ int run_converted(OpState& state, int slot, const mt_kernel_entry& kernel, mt_ct
   }
   const int status = kernel.run(kernel.self, ctx, simple);
   if (status == MT_OK) {
-    for (const Back& b : back) copy(slot, ctx, b.to, b.from);
+    for (const Back& b : back) copy(op, slot, ctx, b.to, b.from);
   }
   return status;
 }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/runtime/device_registry.h"
+#include "dispatcher/choice/complex.h"
 #include "dispatcher/choice/measured.h"
 #include "dispatcher/choice/observe.h"
 #include "dispatcher/choice/state.h"
@@ -27,6 +28,9 @@ std::string why_not(const OpInfo& op, const KernelEntry& kernel, int device_slot
   }
   if (abi->supports != nullptr) {
     if (const char* reason = abi->supports(abi->self, args)) return reason;
+  }
+  if ((abi->flags & MT_TAKES_COMPLEX) == 0 && has_complex(op, args)) {
+    return "takes no complex numbers";
   }
   const Fit f = fit(op, *abi, device_slot, args);
   return f.takes || f.convertible ? ""

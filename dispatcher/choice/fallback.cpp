@@ -7,6 +7,7 @@
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
+#include "dispatcher/choice/complex.h"
 #include "dispatcher/choice/observe.h"
 #include "dispatcher/choice/state.h"
 #include "dispatcher/table/args_copy.h"
@@ -173,7 +174,10 @@ void run_fallback(const OpEntry& entry, int slot, mt_ctx* ctx, const void* args)
   });
   mt_ctx* cpu = context(kCpuSlot, {MT_DEVICE_CPU, 0});
   const DynamicTwins twins(op.dynamic ? cpu : nullptr, ctx, slot, outputs);
-  if (!run_kernel(entry, kCpuSlot, cpu, copy.get())) fail_no_kernel(entry, slot, args);
+  const bool ran = has_complex(op, copy.get())
+                       ? run_complex_kernel(entry, kCpuSlot, cpu, copy.get())
+                       : run_kernel(entry, kCpuSlot, cpu, copy.get());
+  if (!ran) fail_no_kernel(entry, slot, args);
   const DeviceType& type = device_type(slot);
   for (const Mirror& m : outputs) {
     if (m.bytes == 0) continue;

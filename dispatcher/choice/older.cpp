@@ -26,6 +26,8 @@ bool same_number(const mt_tensor* given, const Value& value) {
     case MT_INT:
       return value.scalar().is_int() &&
              *static_cast<const int64_t*>(given->dl.data) == value.scalar().to_int();
+    case MT_COMPLEX:
+      return false;  // no default is complex
     default:
       return value.scalar().is_bool() &&
              *static_cast<const bool*>(given->dl.data) == value.scalar().to_bool();

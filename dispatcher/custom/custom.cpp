@@ -1,6 +1,7 @@
 #include "dispatcher/custom/custom.h"
 
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <type_traits>
@@ -68,7 +69,9 @@ class PackedArgs {
         set(arg, lists_.back()->abi());
         break;
       case ArgType::kScalar:
-        set(arg, value.is_none() ? mt_scalar{} : value.scalar().abi());
+        // The number outlives the call, because that of a complex one is referred to.
+        if (!value.is_none()) scalars_.push_back(value.scalar());
+        set(arg, value.is_none() ? mt_scalar{} : scalars_.back().abi());
         break;
       case ArgType::kInt:
       case ArgType::kBool:
@@ -109,6 +112,7 @@ class PackedArgs {
 
   std::vector<char> bytes_;
   std::vector<std::unique_ptr<HostScalar>> numbers_;
+  std::deque<Scalar> scalars_;
   std::vector<std::unique_ptr<TensorListArg>> lists_;
 };
 
@@ -300,13 +304,25 @@ void set_outputs(const CustomOperator& op, const std::vector<Tensor>& outputs, P
   if (!on_one_device(op.info, packed->get())) fail_devices(op.info, packed->get());
 }
 
+// Runs a kernel; complex operands only reach kernels that take them.
+bool try_any_kernel(const CustomOperator& op, TensorImpl* out, const void* args) {
+  return has_complex(op.info, args) ? try_complex_kernel(op.entry, out, args)
+                                    : try_kernel(op.entry, out, args);
+}
+
+void run_without_kernel(const CustomOperator& op, TensorImpl* out, const void* args) {
+  run_fallback(op.entry, out->device_slot, context(out->device_slot, out->abi.dl.device), args);
+}
+
 }  // namespace
 
 void run_custom_into(const CustomOperator& op, const std::vector<Value>& args,
                      const std::vector<Tensor>& outputs) {
   PackedArgs packed(op.info, args);
   set_outputs(op, outputs, &packed);
-  run_primitive(op.entry, outputs[0].impl(), packed.get());
+  if (!try_any_kernel(op, outputs[0].impl(), packed.get())) {
+    run_without_kernel(op, outputs[0].impl(), packed.get());
+  }
 }
 
 std::vector<Value> run_custom(const CustomOperator& op, const std::vector<Value>& args) {
@@ -317,9 +333,11 @@ std::vector<Value> run_custom(const CustomOperator& op, const std::vector<Value>
   const std::vector<Tensor> outputs = make_outputs(op, args);
   set_outputs(op, outputs, &packed);
   TensorImpl* first = outputs[0].impl();
-  if (op.spec.body == nullptr) {
-    run_primitive(op.entry, first, packed.get());
-  } else if (!try_kernel(op.entry, first, packed.get())) {
+  if (!try_any_kernel(op, first, packed.get())) {
+    if (op.spec.body == nullptr) {
+      run_without_kernel(op, first, packed.get());
+      return {outputs.begin(), outputs.end()};
+    }
     const Substitution substitution(op.entry, first, packed.get());
     return checked_results(op, op.spec.body(args));
   }

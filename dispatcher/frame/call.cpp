@@ -103,6 +103,10 @@ void rethrow_from(const OpInfo& composite, const Error& error) {
                                          std::string(message.substr(end + 2))));
 }
 
+void refuse_complex_call(const OpInfo& op) {
+  fail(ErrorCode::kUnsupported, "[", op.base, "] takes no complex numbers");
+}
+
 uint16_t refuse_arguments(const OpInfo& op, const char* why) {
   fail(ErrorCode::kValue, why[0] == '[' ? "" : absl::StrCat("[", op.base, "] "), why);
 }

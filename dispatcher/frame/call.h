@@ -9,9 +9,11 @@
 #include "core/runtime/context.h"
 #include "core/tensor/spec.h"
 #include "dispatcher/choice/choice.h"
+#include "dispatcher/choice/complex.h"
 #include "dispatcher/choice/observe.h"
 #include "dispatcher/frame/outputs.h"
 #include "dispatcher/frame/pointwise.h"
+#include "dispatcher/table/layers.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch {
@@ -89,8 +91,8 @@ class StrArg {
 Tensor make_output(const TensorSpec& spec);
 
 inline Tensor make_view(const Tensor& of, const ViewSpec& spec) {
-  return Tensor::adopt(
-      new_view(of.impl(), as_list(spec.sizes), as_list(spec.strides), spec.offset));
+  return Tensor::adopt(new_view(of.impl(), as_list(spec.sizes), as_list(spec.strides), spec.offset,
+                                spec.dtype.value_or(of.impl()->dtype)));
 }
 
 template <size_t n>
@@ -125,6 +127,11 @@ inline bool try_kernel(const OpEntry& entry, TensorImpl* out, const void* args) 
   return run_kernel(entry, out->device_slot, ctx, args);
 }
 
+inline bool try_complex_kernel(const OpEntry& entry, TensorImpl* out, const void* args) {
+  mt_ctx* ctx = context(out->device_slot, out->abi.dl.device);
+  return run_complex_kernel(entry, out->device_slot, ctx, args);
+}
+
 // Does the same for a primitive: if no kernel takes the call, runs the fallback if it is allowed,
 // else throws an Error.
 inline void run_primitive(const OpEntry& entry, TensorImpl* out, const void* args) {
@@ -134,16 +141,16 @@ inline void run_primitive(const OpEntry& entry, TensorImpl* out, const void* arg
   }
 }
 
-// Checks `self` or `out` and copies a result into it. Autograd records the copy.
-void assign_inplace(const OpInfo& op, const Tensor& self, const Tensor& result);
-void assign_out(const OpInfo& op, const Tensor& out, const Tensor& result);
-// Does the same for several results. Checks all of them before it writes any.
+// Does the work of assign_out for several results. Checks all of them before it writes any.
 void assign_outs(const OpInfo& op, std::initializer_list<Tensor> outs,
                  std::initializer_list<Tensor> results);
 
 // Throws `error`, which an operator called by a composite threw, with the name of the composite in
 // front: "[nll_loss] target 5 ..." becomes "[cross_entropy] nll_loss: target 5 ...".
 [[noreturn, gnu::cold]] void rethrow_from(const OpInfo& composite, const Error& error);
+
+// Throws Error(kUnsupported): the operator takes no complex numbers.
+[[noreturn]] void refuse_complex_call(const OpInfo& op);
 
 // Throws Error(kValue): no body of the record covers the arguments of the call.
 [[noreturn]] uint16_t refuse_arguments(const OpInfo& op, const char* why);

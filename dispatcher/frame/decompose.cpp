@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/types/errors.h"
+#include "dispatcher/choice/complex.h"
 #include "dispatcher/choice/observe.h"
 #include "dispatcher/choice/state.h"
 #include "dispatcher/frame/outputs.h"
@@ -45,11 +46,15 @@ Tensor converted(const Tensor& tensor, ScalarType dtype) {
   return tensor.dtype() == dtype ? tensor : call_one("to.dtype", {tensor, dtype});
 }
 
+Value real_part(const Value& value) {
+  if (std::holds_alternative<Scalar>(value.variant())) return Value(value.scalar().real());
+  return value.tensor().is_complex() ? Value(call_one("real", {value})) : value;
+}
+
 // The values of a program's nodes during a call.
 class Evaluation {
  public:
-  Evaluation(const OpInfo& op, const void* args)
-      : args_(args), program_(*op.programs[header(args).variant]) {
+  Evaluation(const OpInfo& op, const void* args) : args_(args), program_(program_of(op, args)) {
     compute_ = from_abi(header(args).compute);
     // Bools compute as numbers; at the end, nonzero values are true. The 16-bit types compute in
     // float32 and are rounded once, as in kernels.
@@ -83,8 +88,8 @@ class Evaluation {
     if (is(node, "input")) return input(node);
     if (is(node, "scalar")) return scalar(node);
     if (is(node, "const")) {
-      return is_floating_point(compute_) ? Value(node.value)
-                                         : Value(static_cast<int64_t>(node.value));
+      return is_integral(compute_, true) ? Value(static_cast<int64_t>(node.value))
+                                         : Value(node.value);
     }
     if (is(node, "count")) return Value(static_cast<int64_t>(count_));
     if (is(node, "state")) return Value(states_.at(node.component));
@@ -97,6 +102,14 @@ class Evaluation {
     if (std::holds_alternative<Scalar>(operands[0].variant())) {
       operands[0] = Value(as_tensor(operands[0], selects ? kBool : compute_, device_));
     }
+    if (is_complex(compute_)) {
+      // The sign of a complex number is z / |z|, which ATen calls sgn; an order is that of the real
+      // parts (docs/records.md).
+      if (is(node, "sign")) return Value(call_one("sgn", std::move(operands)));
+      if (is(node, "lt") || is(node, "le") || is(node, "gt") || is(node, "ge")) {
+        for (Value& operand : operands) operand = real_part(operand);
+      }
+    }
     return Value(call_one(node.op, std::move(operands)));
   }
 
@@ -108,6 +121,10 @@ class Evaluation {
           return Value(*static_cast<const double*>(t->dl.data));
         case MT_INT:
           return Value(*static_cast<const int64_t*>(t->dl.data));
+        case MT_COMPLEX: {
+          const auto* parts = static_cast<const double*>(t->dl.data);
+          return Value(Scalar::complex(parts[0], parts[1]));
+        }
         default: {  // bools compute as 0 and 1
           const bool value = *static_cast<const bool*>(t->dl.data);
           return node.type == MT_TYPE_COMPUTE ? Value(int64_t{value}) : Value(value);
@@ -137,13 +154,13 @@ class Evaluation {
       case MT_FIELD_INT:
         return Value(field<int64_t>(args_, node.offset));
       case MT_FIELD_FLOAT:
-        return is_floating_point(compute_)
-                   ? Value(field<double>(args_, node.offset))
-                   : Value(static_cast<int64_t>(field<double>(args_, node.offset)));
+        return is_integral(compute_, true)
+                   ? Value(static_cast<int64_t>(field<double>(args_, node.offset)))
+                   : Value(field<double>(args_, node.offset));
       default: {
         const Scalar value(field<mt_scalar>(args_, node.offset));
-        return value.is_float() && is_floating_point(compute_) ? Value(value)
-                                                               : Value(value.to_int());
+        const bool whole = value.is_int() || value.is_bool() || is_integral(compute_, true);
+        return whole ? Value(value.to_int()) : Value(value);
       }
     }
   }
@@ -246,9 +263,18 @@ std::vector<Tensor> decompose(const OpInfo& op, const void* args, const bool* wa
     results[i] = run.tensor(p.outputs[i].node);
     if (node.type != MT_TYPE_COMPUTE) continue;
     results[i] =
-        type == kBool ? call_one("ne", {results[i], int64_t{0}}) : converted(results[i], type);
+        type == kBool ? call_one("ne", {results[i], int64_t{0}})
+        : op.outputs[i].dtype == kRealResult && results[i].is_complex()
+            ? call_one("real", {results[i]})
+            : converted(results[i], op.outputs[i].dtype == kRealResult ? to_real(type) : type);
   }
   return results;
+}
+
+void run_complex_program(const OpEntry& entry, TensorImpl* out, const void* args) {
+  mt_ctx* ctx = context(out->device_slot, out->abi.dl.device);
+  if (run_complex_kernel(entry, out->device_slot, ctx, args)) return;
+  run_program_slow(entry, out, args);
 }
 
 void run_program_slow(const OpEntry& entry, TensorImpl* out, const void* args) {
@@ -257,7 +283,7 @@ void run_program_slow(const OpEntry& entry, TensorImpl* out, const void* args) {
   if (!can_decompose(op, args)) return run_fallback(entry, out->device_slot, ctx, args);
   state_of(const_cast<OpEntry&>(entry)).decomposed.fetch_add(1, std::memory_order_relaxed);
   const Substitution substitution(entry, out, args);
-  const mt_program& p = *op.programs[header(args).variant];
+  const mt_program& p = program_of(op, args);
   bool wanted[8] = {};
   for (int i = 0; i < p.num_outputs; ++i) {
     wanted[i] = field<const mt_tensor*>(args, p.outputs[i].offset) != nullptr;

@@ -24,6 +24,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "dispatcher/choice/complex.h"
 #include "dispatcher/frame/call.h"
 #include "dispatcher/frame/decompose.h"
 #include "dispatcher/frame/layout.h"
@@ -190,6 +191,30 @@ template <class Op, class... H>
   }
 }
 
+// ---- complex operands ----
+
+template <class H>
+[[gnu::always_inline]] inline bool any_complex(const H& held) {
+  return has_complex_part(held.value);
+}
+
+// Whether a record that writes its first argument has a function over the parts of complex operands
+// (`complex: NAME`). Those of other records act above the layers (table/layers.h).
+template <class T>
+inline constexpr bool has_parts = requires {
+  T::kParts;
+};
+
+// Runs that function, as composed() runs the record's composite.
+template <class Op, class... H>
+[[gnu::always_inline]] inline auto by_parts(const H&... held) {
+  try {
+    return Traits<Op>::by_parts(held.value...);
+  } catch (const Error& error) {
+    rethrow_from(Op::info, error);
+  }
+}
+
 // ---- pointwise ----
 
 struct Defaults {
@@ -228,11 +253,13 @@ struct PointwiseArgs {
     set_values(Fields(), held...);
   }
 
-  // After promotion, which may have replaced operands.
-  [[gnu::always_inline]] inline void complete(const H&... held) {
+  // After promotion, which may have replaced operands. Returns whether the call is complex.
+  [[gnu::always_inline]] inline bool complete(const H&... held) {
     check_numbers(held...);
-    if (args.header.flags == 0) [[unlikely]]
-      take_operands(Fields());
+    if (args.header.flags != 0) [[likely]]
+      return false;
+    take_operands(Fields());
+    return is_complex(args.header.compute);
   }
 
   template <auto... member>
@@ -276,9 +303,9 @@ struct Pointwise : Defaults {
     TensorImpl* outputs[T::Outputs::size] = {};
     pointwise_outputs<T::promote>(Op::info, call.inputs, call.hosts, &call.args.header, outputs);
     auto results = adopt(outputs);
-    call.complete(held...);
+    const bool complex = call.complete(held...);
     set_outputs(call.args, typename T::Outputs(), outputs);
-    run_pointwise(Op::entry, outputs[0], &call.args);
+    run_pointwise(Op::entry, outputs[0], &call.args, complex);
     return results;
   }
 
@@ -295,9 +322,9 @@ struct Pointwise : Defaults {
       pointwise_into_each<T::promote>(Op::info, call.inputs, call.hosts, &call.args.header, outs,
                                       targets, temporaries);
     }
-    call.complete(held...);
+    const bool complex = call.complete(held...);
     set_outputs(call.args, typename T::Outputs(), targets);
-    run_pointwise(Op::entry, targets[0], &call.args);
+    run_pointwise(Op::entry, targets[0], &call.args, complex);
     for (size_t i = 0; i < n; ++i) finish_into(*outs[i], temporaries[i]);
   }
 };
@@ -312,10 +339,10 @@ struct Derived : Defaults {
     pointwise_outputs<T::promote>(Op::info, call.inputs, call.hosts, &call.args.header, outputs,
                                   wanted.value);
     auto results = adopt(outputs);
-    call.complete(held...);
+    const bool complex = call.complete(held...);
     set_wanted_outputs(call.args, typename T::Outputs(), outputs);
     if (TensorImpl* const any = first_of(outputs); any != nullptr) {
-      run_pointwise(Op::entry, any, &call.args);
+      run_pointwise(Op::entry, any, &call.args, complex);
     }
     return results;
   }
@@ -367,7 +394,7 @@ struct Reduce : Defaults {
                    &args.header, outputs);
     auto results = adopt(outputs);
     set_outputs(args, typename T::Outputs(), outputs);
-    run_pointwise(Op::entry, outputs[0], &args);
+    run_pointwise(Op::entry, outputs[0], &args, is_complex(args.header.compute));
     return results;
   }
 
@@ -400,7 +427,7 @@ struct Reduce : Defaults {
     if (n > 1) check_apart(Op::info, outs, n);
     TensorImpl* const targets[] = {into[i].target()...};
     set_outputs(args, typename T::Outputs(), targets);
-    run_pointwise(Op::entry, targets[0], &args);
+    run_pointwise(Op::entry, targets[0], &args, is_complex(args.header.compute));
     for (KernelInto& each : into) each.finish();
   }
 };
@@ -426,12 +453,23 @@ struct KernelForms : Defaults {
       if constexpr (has_composite) return composed<Op>(held...);
       fail_devices(Op::info, &args);
     }
+    const bool complex = (any_complex(held) || ...) || is_complex(args.header.compute);
     if constexpr (T::dynamic) {
+      if (complex) [[unlikely]]
+        refuse_complex_call(Op::info);
       return run_dynamic<Op>(args, specs, indices);
     } else {
       auto results = make_results<T::follows>(specs, indices, held...);
       set_results(args, typename T::Outputs(), results, indices);
       TensorImpl* const out = nth(std::index_sequence<0>(), results).impl();
+      if (complex) [[unlikely]] {
+        if (try_complex_kernel(Op::entry, out, &args)) return results;
+        const Substitution substitution(Op::entry, out, &args);
+        without_complex_kernel<Op>(
+            args, out, [&](auto&& found) { results = std::forward<decltype(found)>(found); },
+            held...);
+        return results;
+      }
       if constexpr (has_composite) {
         if (!try_kernel(Op::entry, out, &args)) {
           const Substitution substitution(Op::entry, out, &args);
@@ -450,6 +488,21 @@ struct KernelForms : Defaults {
   }
 
  private:
+  // Computes a complex call that no kernel takes by the record's composite, and passes the results
+  // on. Without one, runs the fallback if it is allowed, else throws an Error.
+  template <class Op, class Args, class Use, class... H>
+  [[gnu::always_inline]] static auto without_complex_kernel([[maybe_unused]] const Args& args,
+                                                            [[maybe_unused]] TensorImpl* out,
+                                                            [[maybe_unused]] Use use,
+                                                            [[maybe_unused]] const H&... held) {
+    if constexpr (has_composite) {
+      return use(composed<Op>(held...));
+    } else {
+      run_fallback(Op::entry, out->device_slot, context(out->device_slot, out->abi.dl.device),
+                   &args);
+    }
+  }
+
   template <uint32_t follows, class Specs, size_t... i, class... H>
   [[gnu::always_inline]] static auto make_results(const Specs& specs, std::index_sequence<i...>,
                                                   const H&... held) {
@@ -516,7 +569,15 @@ struct KernelForms : Defaults {
     if (n > 1) check_apart(Op::info, outs, n);
     TensorImpl* const targets[] = {into[i].target()...};
     set_outputs(args, typename T::Outputs(), targets);
-    if constexpr (has_composite) {
+    if ((any_complex(held) || ...) || is_complex(args.header.compute)) [[unlikely]] {
+      if (!try_complex_kernel(Op::entry, targets[0], &args)) {
+        const Substitution substitution(Op::entry, targets[0], &args);
+        without_complex_kernel<Op>(
+            args, targets[0],
+            [&](const auto& found) { copy_all(into, found, std::index_sequence<i...>()); },
+            held...);
+      }
+    } else if constexpr (has_composite) {
       if (!try_kernel(Op::entry, targets[0], &args)) {
         const Substitution substitution(Op::entry, targets[0], &args);
         // A random number was already drawn for this call. The composite draws another one and must
@@ -564,7 +625,9 @@ struct WritingForms : Defaults {
     read_apart(args, typename T::Fields(), written, copies, held...);
     args.header.compute = written.impl()->abi.dl.dtype;
     const bool one_device = on_one_device(Op::info, &args);
-    if constexpr (has_composite) {
+    if ((any_complex(held) || ...)) [[unlikely]] {
+      write_complex<Op>(args, one_device, held...);
+    } else if constexpr (has_composite) {
       if (!one_device) {
         composed<Op>(held...);
       } else if (!try_kernel(Op::entry, written.impl(), &args)) {
@@ -581,6 +644,23 @@ struct WritingForms : Defaults {
   }
 
  private:
+  template <class Op, class Args, class... H>
+  [[gnu::always_inline]] static void write_complex(const Args& args, bool one_device,
+                                                   const H&... held) {
+    TensorImpl* const written = first_tensor(held...).impl();
+    if (one_device && try_complex_kernel(Op::entry, written, &args)) return;
+    if constexpr (has_parts<Traits<Op>>) {
+      const Substitution substitution(Op::entry, written, &args);
+      by_parts<Op>(held...);
+    } else if constexpr (has_composite) {
+      const Substitution substitution(Op::entry, written, &args);
+      composed<Op>(held...);
+    } else {
+      run_fallback(Op::entry, written->device_slot,
+                   context(written->device_slot, written->abi.dl.device), &args);
+    }
+  }
+
   // Inputs that share some elements with the written tensor are read from copies.
   template <class Args, auto... member, class... H>
   [[gnu::always_inline]] static void read_apart(Args& args, Members<member...>,
@@ -633,7 +713,8 @@ struct ListWriting : Defaults {
         held...);
     TensorImpl* const first = list[0].impl();
     args.header.compute = first->abi.dl.dtype;
-    if (on_one_device(Op::info, &args) && try_kernel(Op::entry, first, &args)) {
+    if (!(any_complex(held) || ...) && on_one_device(Op::info, &args) &&
+        try_kernel(Op::entry, first, &args)) {
       for_each_written<Op>([](const Tensor& each, int) { each.impl()->bump_version(); }, held...);
       return;
     }

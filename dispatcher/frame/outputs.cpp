@@ -2,6 +2,7 @@
 
 #include "core/types/errors.h"
 #include "dispatcher/choice/choice.h"
+#include "dispatcher/choice/complex.h"
 #include "dispatcher/table/fields.h"
 #include "mytorch/abi_ops/copy_.h"
 
@@ -69,15 +70,16 @@ void check_out(const OpInfo& op, const TensorImpl* out, IntList sizes, ScalarTyp
 }
 
 void copy_into(const Tensor& to, const Tensor& from) {
+  const int slot = to.impl()->device_slot;
+  mt_ctx* ctx = context(slot, to.impl()->abi.dl.device);
+  if (run_copy(slot, ctx, &to.impl()->abi, &from.impl()->abi)) return;
   static const OpEntry* const entry = find_op("copy_");
   mt_args_copy_ args{};
   args.header.size = sizeof(args);
   args.header.compute = to.impl()->abi.dl.dtype;
   args.self = &to.impl()->abi;
   args.src = &from.impl()->abi;
-  const int slot = to.impl()->device_slot;
-  mt_ctx* ctx = context(slot, to.impl()->abi.dl.device);
-  if (!run_kernel(*entry, slot, ctx, &args)) run_fallback(*entry, slot, ctx, &args);
+  run_fallback(*entry, slot, ctx, &args);
 }
 
 void check_apart(const OpInfo& op, const Tensor* const* outputs, int n) {

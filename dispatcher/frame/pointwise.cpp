@@ -29,12 +29,12 @@ struct Types {
 Types apply_rule(const OpInfo& op, ScalarType promoted) {
   switch (op.promote) {
     case Promote::kFloat:
-      if (!is_floating_point(promoted)) promoted = kFloat32;
+      if (is_integral(promoted, true)) promoted = kFloat32;
       return {promoted, promoted};
     case Promote::kCompare:
       return {promoted, kBool};
     case Promote::kWiden:
-      if (!is_floating_point(promoted)) promoted = kInt64;
+      if (is_integral(promoted, true)) promoted = kInt64;
       return {promoted, promoted};
     case Promote::kNone:
     case Promote::kSame:
@@ -46,6 +46,7 @@ Types apply_rule(const OpInfo& op, ScalarType promoted) {
 
 // Returns whether a number leaves the type of the tensors unchanged: its category is not higher.
 bool number_is_lower(ScalarType number, ScalarType tensor) {
+  if (is_complex(number)) return false;
   if (is_floating_point(tensor)) return true;
   if (is_floating_point(number)) return false;
   return tensor != kBool || number == kBool;
@@ -170,7 +171,9 @@ Plan plan(const OpInfo& op, PointwiseInputs in) {
 }
 
 ScalarType output_type(const OutputInfo& output, ScalarType promoted) {
-  return output.dtype >= 0 ? static_cast<ScalarType>(output.dtype) : promoted;
+  return output.dtype >= 0             ? static_cast<ScalarType>(output.dtype)
+         : output.dtype == kRealResult ? to_real(promoted)
+                                       : promoted;
 }
 
 }  // namespace

@@ -118,8 +118,11 @@ inline void finish_into(const Tensor& out, const Tensor& temporary) {
 // Runs the kernel. If there is none, runs the operators of the program, else the fallback if it is
 // allowed.
 void run_program_slow(const OpEntry& entry, TensorImpl* out, const void* args);
+void run_complex_program(const OpEntry& entry, TensorImpl* out, const void* args);
 [[gnu::always_inline]] inline void run_pointwise(const OpEntry& entry, TensorImpl* out,
-                                                 const void* args) {
+                                                 const void* args, bool complex) {
+  if (complex) [[unlikely]]
+    return run_complex_program(entry, out, args);
   mt_ctx* ctx = context(out->device_slot, out->abi.dl.device);
   if (!run_kernel(entry, out->device_slot, ctx, args)) [[unlikely]] {
     run_program_slow(entry, out, args);

@@ -7,7 +7,9 @@ namespace {
 
 // Returns `high`, unless the category of `low` is higher.
 ScalarType combine(ScalarType high, ScalarType low) {
-  if (is_floating_point(high)) return high;
+  if (is_complex(high)) return high;
+  if (is_floating_point(high)) return is_complex(low) ? to_complex(high) : high;
+  if (is_complex(low)) return promote_types(high, low);
   if (high == kBool || is_floating_point(low)) return promote_types(high, low);
   return high;
 }
@@ -32,6 +34,11 @@ Advice advice(uint16_t types) {
 
 }  // namespace
 
+void refuse_complex(const OpInfo& op, const char* name, ScalarType type) {
+  fail(ErrorCode::kType, "[", op.base, "] takes no complex numbers, but ", name, " is ",
+       dtype_name(type), ": apply it to abs(x), or to the parts real(x) and imag(x)");
+}
+
 void check_types(const OpInfo& op, const mt_tensor* const* operands) {
   int at = 0;
   for (int i = 0; i < op.num_args; ++i) {
@@ -40,6 +47,8 @@ void check_types(const OpInfo& op, const mt_tensor* const* operands) {
     const uint16_t types = op.accepts[at];
     const mt_tensor* operand = operands[at++];
     if (operand == nullptr || takes(types, from_abi(operand->dl.dtype))) continue;
+    const ScalarType type = from_abi(operand->dl.dtype);
+    if (is_complex(type)) refuse_complex(op, arg.name, type);
     const Advice how = advice(types);
     fail(ErrorCode::kType, "[", op.base, "] takes ", how.expected, ", but ", arg.name, " is ",
          dtype_name(from_abi(operand->dl.dtype)), ": ", how.mend);
@@ -51,11 +60,19 @@ void refuse_fraction(const OpInfo& op, const char* arg, double value, mt_dtype c
        dtype_name(from_abi(compute)), ": give a whole number, or convert an operand with to()");
 }
 
+void refuse_complex_number(const OpInfo& op, const char* arg, mt_dtype compute) {
+  fail(ErrorCode::kType, "[", op.base, "] ", arg,
+       " is a complex number, but the computation is in ", dtype_name(from_abi(compute)),
+       ": convert an operand with to(kComplex64)");
+}
+
 void ResultType::add(const mt_tensor* operand) {
   const bool number = operand->storage == nullptr;
   const int rank = number ? 2 : operand->dl.ndim == 0 ? 1 : 0;
   ScalarType type = from_abi(operand->dl.dtype);
-  if (number && is_floating_point(type)) type = kFloat32;  // a C++ double has the default type
+  // A C++ double has the default type.
+  if (number && is_floating_point(type)) type = kFloat32;
+  if (number && is_complex(type)) type = kComplex64;
   types_[rank] = has_[rank] ? promote_types(types_[rank], type) : type;
   has_[rank] = true;
 }

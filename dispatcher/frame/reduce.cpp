@@ -4,6 +4,7 @@
 
 #include "core/types/errors.h"
 #include "dispatcher/frame/outputs.h"
+#include "dispatcher/frame/promotion.h"
 
 namespace mytorch {
 namespace {
@@ -26,16 +27,21 @@ ReduceSpec reduce_spec(const OpInfo& op, uint16_t variant, const Tensor& self,
   const int64_t ndim = impl.abi.dl.ndim;
   ReduceSpec spec;
   spec.compute = dtype.value_or(impl.dtype);
+  if (is_complex(impl.dtype) && !is_complex(spec.compute)) {
+    fail(ErrorCode::kType, "[", op.base, "] dtype=", dtype_name(spec.compute),
+         " would drop the imaginary parts of ", dtype_name(impl.dtype), ": take real(x) first");
+  }
   if (op.accepts != nullptr && (op.accepts[0] >> static_cast<int>(spec.compute) & 1) == 0) {
+    if (is_complex(spec.compute)) refuse_complex(op, op.args[0].name, spec.compute);
     fail(ErrorCode::kType, "[", op.base, "] has no result in ", dtype_name(spec.compute),
          ": convert with to(), or give a floating dtype where it has that argument");
   }
   switch (op.promote) {
     case Promote::kWiden:
-      if (!dtype.has_value() && !is_floating_point(spec.compute)) spec.compute = kInt64;
+      if (!dtype.has_value() && is_integral(spec.compute, true)) spec.compute = kInt64;
       break;
     case Promote::kFloat:
-      if (!is_floating_point(spec.compute)) spec.compute = kFloat32;
+      if (is_integral(spec.compute, true)) spec.compute = kFloat32;
       break;
     default:
       break;

@@ -26,7 +26,9 @@ struct ReduceSpec {
   ScalarType result;
 
   ScalarType type_of(const OutputInfo& output) const {
-    return output.dtype >= 0 ? static_cast<ScalarType>(output.dtype) : result;
+    return output.dtype >= 0             ? static_cast<ScalarType>(output.dtype)
+           : output.dtype == kRealResult ? to_real(result)
+                                         : result;
   }
 };
 ReduceSpec reduce_spec(const OpInfo& op, uint16_t variant, const Tensor& self,

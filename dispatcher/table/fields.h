@@ -45,6 +45,13 @@ inline const mt_args_header& header(const void* args) {
   return *static_cast<const mt_args_header*>(args);
 }
 
+// Returns the program that a call computes.
+inline const mt_program& program_of(const OpInfo& op, const void* args) {
+  const mt_args_header& h = header(args);
+  const bool other = h.compute.code == MT_COMPLEX && op.complex_programs != nullptr;
+  return *(other ? op.complex_programs : op.programs)[h.variant];
+}
+
 inline uint32_t dtype_bits(mt_dtype dtype) {
   uint32_t bits;
   std::memcpy(&bits, &dtype, sizeof(bits));

@@ -57,6 +57,26 @@ inline void* first_wrapper(const OpEntry& entry, Form form, uint32_t wanted) {
   return nullptr;
 }
 
+// Returns whether an argument is complex. A record with `complex: NAME` computes complex calls by
+// that function, above the layers, from operators that they see.
+inline bool has_complex_part(const Tensor& tensor) {
+  return tensor.defined() && is_complex(tensor.impl()->dtype);
+}
+inline bool has_complex_part(const Operand& operand) {
+  return operand.is_tensor() ? is_complex(operand.impl()->dtype)
+                             : operand.is_scalar() && operand.scalar().is_complex();
+}
+inline bool has_complex_part(TensorList tensors) {
+  for (const Tensor& tensor : tensors) {
+    if (has_complex_part(tensor)) return true;
+  }
+  return false;
+}
+template <class T>
+constexpr bool has_complex_part(const T&) {
+  return false;
+}
+
 // Defaults for the generated structs.
 struct Record {
   static constexpr int outs = 0;
@@ -66,6 +86,10 @@ struct Record {
 // Throw Error(kValue): gradients do not flow through out= forms and written lists.
 [[noreturn]] void refuse_out_gradient(const OpInfo& op);
 [[noreturn]] void refuse_list_gradient(const OpInfo& op);
+
+// Check `self` or `out` and copy a result into it. Autograd records the copy.
+void assign_inplace(const OpInfo& op, const Tensor& self, const Tensor& result);
+void assign_out(const OpInfo& op, const Tensor& out, const Tensor& result);
 
 template <size_t>
 using OutArg = const Tensor&;
@@ -97,6 +121,27 @@ struct Decomposed<Op, R(P...)> {
   static R call(P... args);
 };
 
+// The form of a call with complex operands, by the function that the record names.
+template <class Op, Form form, class Signature = typename Op::Signature>
+struct ByParts;
+template <class Op, class R, class... P>
+struct ByParts<Op, kFunction, R(P...)> {
+  static R call(P... args) { return Op::by_parts(args...); }
+};
+template <class Op, class R, class Self, class... P>
+struct ByParts<Op, kInplace, R(Self, P...)> {
+  static const Tensor& call(Self self, P... args) {
+    assign_inplace(Op::info, self, Op::by_parts(self, args...));
+    return self;
+  }
+};
+template <class Op, class R, class... P>
+struct ByParts<Op, kOut, R(P...)> {
+  static void call(const Tensor& out, P... args) {
+    assign_out(Op::info, out, Op::by_parts(args...));
+  }
+};
+
 // The form through its layers.
 template <class Op, Form form, class Type = decltype(Below<Op, form>::call)>
 struct Layered;
@@ -106,6 +151,10 @@ struct Layered<Op, form, R(P...)> {
 
   // The body of the public function.
   [[gnu::always_inline]] static R call(P... args) {
+    if constexpr (requires { Op::by_parts; } && (form != kOut || Op::outs == 1)) {
+      if ((has_complex_part(args) || ...)) [[unlikely]]
+        return ByParts<Op, form>::call(args...);
+    }
     return enter(wanted_layers(flags(args...)), args...);
   }
 

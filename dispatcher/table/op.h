@@ -71,8 +71,10 @@ struct ArgInfo {
 struct OutputInfo {
   const char* name;
   uint32_t offset;  // kNoField if the kernel has no such output (a view, a written argument)
-  int8_t dtype;     // a fixed ScalarType, or -1: the promoted type
+  int8_t dtype;     // a fixed ScalarType, -1: the promoted type, or kRealResult
 };
+// The promoted type of real operands, and the type of its parts of complex ones: `abs`.
+inline constexpr int8_t kRealResult = -2;
 
 // The schema of an earlier release, against which kernels may have been compiled.
 struct OlderSchema {
@@ -102,8 +104,9 @@ struct OpInfo {
   int32_t num_args;
   const OutputInfo* outputs;
   int32_t num_outputs;
-  uint32_t args_size;                 // of the argument struct
-  const mt_program* const* programs;  // one per variant; null if the record has no program
+  uint32_t args_size;                         // of the argument struct
+  const mt_program* const* programs;          // one per variant; null if the record has no program
+  const mt_program* const* complex_programs;  // those for a complex compute type, if others
   int32_t num_programs;
   // The function with one boxed value per argument, in schema order, and the in-place and out=
   // forms, null if the operator has none. The out= form takes its outputs first.

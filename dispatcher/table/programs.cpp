@@ -26,7 +26,7 @@ bool is_plain_reduction(const mt_program& p) {
 
 bool can_decompose(const OpInfo& op, const void* args) {
   if (op.num_programs == 0) return false;
-  const mt_program& p = *op.programs[header(args).variant];
+  const mt_program& p = program_of(op, args);
   if (p.fold != nullptr) return can_decompose_fold(p.fold) && !is_plain_reduction(p);
   // The program of a node operation consists of that one node, unless it has more (`add` with an
   // alpha).

@@ -125,6 +125,7 @@ constexpr Entry kEntries[] = {
     {"minimum", REAL(real(minimum(a, b))), WHOLE(b < a ? b : a)},
     {"atan2", FUNCTION(std::atan2(a, b))},
     {"neg", REAL(real(-a)), WHOLE(sub(0, a))},
+    {"conj_physical", BOTH(a)},
     {"abs", REAL(real(std::abs(a))), WHOLE(a < 0 ? sub(0, a) : a)},
     {"sign", BOTH((a > 0) - (a < 0))},
     {"sqrt", FUNCTION(std::sqrt(a))},

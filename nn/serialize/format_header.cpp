@@ -14,8 +14,9 @@ struct DtypeName {
   const char* name;
 };
 constexpr DtypeName kDtypeNames[] = {
-    {kBool, "BOOL"}, {kUInt8, "U8"},    {kInt8, "I8"},       {kInt16, "I16"},   {kInt32, "I32"},
-    {kInt64, "I64"}, {kFloat16, "F16"}, {kBFloat16, "BF16"}, {kFloat32, "F32"}, {kFloat64, "F64"},
+    {kBool, "BOOL"},   {kUInt8, "U8"},    {kInt8, "I8"},       {kInt16, "I16"},
+    {kInt32, "I32"},   {kInt64, "I64"},   {kFloat16, "F16"},   {kBFloat16, "BF16"},
+    {kFloat32, "F32"}, {kFloat64, "F64"}, {kComplex64, "C64"},
 };
 
 std::string quoted(const std::string& text) {
@@ -30,9 +31,13 @@ std::string quoted(const std::string& text) {
 }  // namespace
 
 const char* format_dtype(ScalarType dtype) {
-  return std::find_if(std::begin(kDtypeNames), std::end(kDtypeNames),
-                      [&](const DtypeName& row) { return row.dtype == dtype; })
-      ->name;
+  const auto* const found = std::find_if(std::begin(kDtypeNames), std::end(kDtypeNames),
+                                         [&](const DtypeName& row) { return row.dtype == dtype; });
+  if (found == std::end(kDtypeNames)) {
+    fail(ErrorCode::kType, "[save_safetensors] the format has no ", dtype_name(dtype),
+         ": save view_as_real(x), or convert it with to(kComplex64)");
+  }
+  return found->name;
 }
 
 std::optional<ScalarType> parse_dtype(std::string_view name) {

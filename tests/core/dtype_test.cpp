@@ -30,11 +30,20 @@ constexpr ScalarType kPromoted[kNumScalarTypes][kNumScalarTypes] = {
 #define BF kBFloat16
 #define F4 kFloat32
 #define F8 kFloat64
-    {B1, U1, I1, I2, I4, I8, F2, BF, F4, F8}, {U1, U1, I2, I2, I4, I8, F2, BF, F4, F8},
-    {I1, I2, I1, I2, I4, I8, F2, BF, F4, F8}, {I2, I2, I2, I2, I4, I8, F2, BF, F4, F8},
-    {I4, I4, I4, I4, I4, I8, F2, BF, F4, F8}, {I8, I8, I8, I8, I8, I8, F2, BF, F4, F8},
-    {F2, F2, F2, F2, F2, F2, F2, F4, F4, F8}, {BF, BF, BF, BF, BF, BF, F4, BF, F4, F8},
-    {F4, F4, F4, F4, F4, F4, F4, F4, F4, F8}, {F8, F8, F8, F8, F8, F8, F8, F8, F8, F8},
+#define C8 kComplex64
+#define CX kComplex128
+    {B1, U1, I1, I2, I4, I8, F2, BF, F4, F8, C8, CX},
+    {U1, U1, I2, I2, I4, I8, F2, BF, F4, F8, C8, CX},
+    {I1, I2, I1, I2, I4, I8, F2, BF, F4, F8, C8, CX},
+    {I2, I2, I2, I2, I4, I8, F2, BF, F4, F8, C8, CX},
+    {I4, I4, I4, I4, I4, I8, F2, BF, F4, F8, C8, CX},
+    {I8, I8, I8, I8, I8, I8, F2, BF, F4, F8, C8, CX},
+    {F2, F2, F2, F2, F2, F2, F2, F4, F4, F8, C8, CX},
+    {BF, BF, BF, BF, BF, BF, F4, BF, F4, F8, C8, CX},
+    {F4, F4, F4, F4, F4, F4, F4, F4, F4, F8, C8, CX},
+    {F8, F8, F8, F8, F8, F8, F8, F8, F8, F8, CX, CX},
+    {C8, C8, C8, C8, C8, C8, C8, C8, C8, CX, C8, CX},
+    {CX, CX, CX, CX, CX, CX, CX, CX, CX, CX, CX, CX},
 #undef B1
 #undef U1
 #undef I1
@@ -45,6 +54,8 @@ constexpr ScalarType kPromoted[kNumScalarTypes][kNumScalarTypes] = {
 #undef BF
 #undef F4
 #undef F8
+#undef C8
+#undef CX
 };
 
 TEST(DtypeTest, PromotesLikeATen) {
@@ -63,11 +74,13 @@ TEST(DtypeTest, RoundTripsThroughTheContract) {
     EXPECT_EQ(element_size(type(i)), to_abi(type(i)).bits / 8);
     EXPECT_EQ(is_floating_point(type(i)),
               std::string(dtype_name(type(i))).find("float") != std::string::npos);
-    EXPECT_NE(is_floating_point(type(i)), is_integral(type(i), true));
+    EXPECT_EQ(is_complex(type(i)),
+              std::string(dtype_name(type(i))).find("complex") != std::string::npos);
+    EXPECT_EQ(is_integral(type(i), true), !is_floating_point(type(i)) && !is_complex(type(i)));
   }
   EXPECT_FALSE(is_integral(kBool));
-  expect_error(ErrorCode::kType, {"[dtype]", "code 5", "64 bits"}, [] {
-    from_abi({MT_COMPLEX, 64, 1});
+  expect_error(ErrorCode::kType, {"[dtype]", "code 5", "32 bits"}, [] {
+    from_abi({MT_COMPLEX, 32, 1});
   });
   expect_error(ErrorCode::kType, {"4 lanes"}, [] { from_abi({MT_FLOAT, 32, 4}); });
   expect_error(ErrorCode::kType, {"0 bits"}, [] { from_abi({}); });
@@ -77,7 +90,9 @@ TEST(DtypeTest, RoundTripsThroughTheContract) {
 TEST(DtypeTest, CanCastNeverNarrowsTheCategory) {
   for (int from = 0; from < kNumScalarTypes; ++from) {
     for (int to = 0; to < kNumScalarTypes; ++to) {
-      auto category = [](ScalarType t) { return t == kBool ? 0 : is_floating_point(t) ? 2 : 1; };
+      auto category = [](ScalarType t) {
+        return t == kBool ? 0 : is_complex(t) ? 3 : is_floating_point(t) ? 2 : 1;
+      };
       EXPECT_EQ(can_cast(type(from), type(to)), category(type(from)) <= category(type(to)));
     }
   }

@@ -100,11 +100,18 @@ typedef struct mt_tensor {
 
 // ---- non-tensor arguments ----
 
-enum { MT_SCALAR_NONE = 0, MT_SCALAR_BOOL = 1, MT_SCALAR_INT = 2, MT_SCALAR_FLOAT = 3 };
+enum {
+  MT_SCALAR_NONE = 0,
+  MT_SCALAR_BOOL = 1,
+  MT_SCALAR_INT = 2,
+  MT_SCALAR_FLOAT = 3,
+  MT_SCALAR_COMPLEX = 4  // only in calls that have complex operands or a complex compute type
+};
 typedef struct mt_scalar {
   union {
-    int64_t i;  // BOOL (0 or 1) and INT
-    double d;   // FLOAT
+    int64_t i;        // BOOL (0 or 1) and INT
+    double d;         // FLOAT
+    const double* z;  // COMPLEX: the real and the imaginary part, valid during the call
   } v;
   int32_t kind;  // MT_SCALAR_NONE is an absent `Scalar?`
   int32_t reserved;
@@ -206,7 +213,10 @@ enum {
   MT_TAKES_STRIDED = 1u,       // any strides, in inputs and outputs
   MT_TAKES_BROADCAST = 2u,     // inputs of pointwise ops whose shapes broadcast to the output's
   MT_TAKES_MIXED_DTYPES = 4u,  // operands whose dtypes differ from args->compute
-  MT_TAKES_ALIAS = 8u          // an output that is exactly one of the inputs
+  MT_TAKES_ALIAS = 8u,         // an output that is exactly one of the inputs
+  // Complex operands (DLPack's code 5, two floats). A kernel without this flag never sees them, so
+  // a backend that knows nothing of complex numbers is correct.
+  MT_TAKES_COMPLEX = 16u
 };
 
 typedef int (*mt_run_fn)(void* self, mt_ctx* ctx, const void* args);
@@ -422,7 +432,10 @@ typedef struct mt_backend {
 } mt_backend;
 enum {
   // Chosen only if pinned, or as the fallback if the user allowed that.
-  MT_BACKEND_REFERENCE = 1u
+  MT_BACKEND_REFERENCE = 1u,
+  // `compile` is also asked for complex compute types. The nodes of a program then compute with
+  // complex values; docs/records.md says what each of them means.
+  MT_BACKEND_COMPLEX = 2u
 };
 #define MT_BACKEND_ORACLE MT_BACKEND_REFERENCE  // the name in contract 1.0 and 1.1
 

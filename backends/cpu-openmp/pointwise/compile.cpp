@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "backends/cpu-openmp/common/stage.h"
+#include "backends/cpu-openmp/pointwise/complex.h"
 #include "backends/cpu-openmp/pointwise/compute_type.h"
 #include "backends/cpu-openmp/pointwise/driver.h"
 #include "backends/cpu-openmp/simd/convert.h"
@@ -217,16 +218,20 @@ int run_compiled(void* self, mt_ctx* ctx, const void* args) noexcept {
 
 void compile(const mt_program& program, mt_dtype compute, std::span<const mt_dtype> /*types*/,
              mt_kernel_entry& kernel) {
-  if (program.fold != nullptr) {
+  const bool complex = sdk::is_complex(compute);
+  if (complex) {
+    compile_complex(program, compute, kernel);
+  } else if (program.fold != nullptr) {
     compile_reduce(program, compute, kernel);
   } else {
     kernel.self = std::make_unique<CompiledPointwise>(program, compute).release();
     kernel.run = &run_compiled;
   }
   kernel.size = sizeof(mt_kernel_entry);
-  kernel.name = "tile_program";
+  kernel.name = complex ? "complex_tiles" : "tile_program";
   kernel.supports = nullptr;
-  kernel.flags = MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
+  kernel.flags = MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS |
+                 (complex ? uint32_t{MT_TAKES_COMPLEX} : 0);
 }
 
 }  // namespace mytorch::cpu

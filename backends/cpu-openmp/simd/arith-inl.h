@@ -34,6 +34,12 @@ HWY_INLINE V NodeNeg(D, V a) {
   return hn::Neg(a);
 }
 
+// Of real numbers.
+template <class D, class V>
+HWY_INLINE V NodeConjPhysical(D, V a) {
+  return a;
+}
+
 template <class D, class V>
 HWY_INLINE V NodeAbs(D, V a) {
   return hn::Abs(a);

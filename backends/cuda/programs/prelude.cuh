@@ -291,6 +291,10 @@ FN V minimum(V a, V b) {
   }
 }
 
+template <class V>
+FN V conj_physical(V a) {  // of real numbers
+  return a;
+}
 template <class I>
 FN I abs(I a) {
   return a < 0 ? neg(a) : a;

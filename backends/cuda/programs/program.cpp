@@ -45,7 +45,7 @@ constexpr std::string_view kOps[] = {
     "erf",        "erfc",        "sigmoid",    "floor",       "ceil",         "round",
     "trunc",      "eq",          "ne",         "lt",          "le",           "gt",
     "ge",         "logical_and", "logical_or", "logical_xor", "logical_not",  "bitwise_and",
-    "bitwise_or", "bitwise_xor", "where",      "isnan"};
+    "bitwise_or", "bitwise_xor", "where",      "isnan",       "conj_physical"};
 constexpr std::string_view kTypedOps[] = {"bitwise_not", "bitwise_left_shift",
                                           "bitwise_right_shift"};
 constexpr std::string_view kLeaves[] = {"input", "scalar", "const", "cast", "count", "state"};

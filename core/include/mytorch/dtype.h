@@ -20,8 +20,10 @@ enum class ScalarType : uint8_t {
   kBFloat16,
   kFloat32,
   kFloat64,
+  kComplex64,   // of two float32
+  kComplex128,  // of two float64
 };
-inline constexpr int kNumScalarTypes = 10;
+inline constexpr int kNumScalarTypes = 12;
 
 inline constexpr ScalarType kBool = ScalarType::kBool;
 inline constexpr ScalarType kUInt8 = ScalarType::kUInt8;
@@ -33,6 +35,8 @@ inline constexpr ScalarType kFloat16 = ScalarType::kFloat16;
 inline constexpr ScalarType kBFloat16 = ScalarType::kBFloat16;
 inline constexpr ScalarType kFloat32 = ScalarType::kFloat32;
 inline constexpr ScalarType kFloat64 = ScalarType::kFloat64;
+inline constexpr ScalarType kComplex64 = ScalarType::kComplex64;
+inline constexpr ScalarType kComplex128 = ScalarType::kComplex128;
 
 // The names of libtorch.
 using Dtype = ScalarType;
@@ -44,6 +48,8 @@ inline constexpr ScalarType kLong = kInt64;
 inline constexpr ScalarType kHalf = kFloat16;
 inline constexpr ScalarType kFloat = kFloat32;
 inline constexpr ScalarType kDouble = kFloat64;
+inline constexpr ScalarType kComplexFloat = kComplex64;
+inline constexpr ScalarType kComplexDouble = kComplex128;
 inline constexpr ScalarType kU8 = kUInt8;
 inline constexpr ScalarType kI8 = kInt8;
 inline constexpr ScalarType kI16 = kInt16;
@@ -69,17 +75,30 @@ struct BFloat16 {
 };
 
 namespace detail {
+// std::complex<T> of an element type T, or a type like it. Recognized by its members, because
+// <complex> would double the cost of including this header.
+template <class T>
+concept ComplexNumber = std::is_class_v<T> && requires(const T& z) {
+  typename T::value_type;
+  requires std::is_same_v<typename T::value_type, float> ||
+      std::is_same_v<typename T::value_type, double>;
+  requires sizeof(T) == 2 * sizeof(typename T::value_type);
+  requires std::is_same_v<decltype(z.real()), typename T::value_type>;
+  requires std::is_same_v<decltype(z.imag()), typename T::value_type>;
+};
+
 // The rows of the table below, in the order of ScalarType.
 struct DtypeRow {
   mt_dtype abi;
   const char* name;
 };
 inline constexpr DtypeRow kDtypes[kNumScalarTypes] = {
-    {{MT_BOOL, 8, 1}, "bool"},      {{MT_UINT, 8, 1}, "uint8"},
-    {{MT_INT, 8, 1}, "int8"},       {{MT_INT, 16, 1}, "int16"},
-    {{MT_INT, 32, 1}, "int32"},     {{MT_INT, 64, 1}, "int64"},
-    {{MT_FLOAT, 16, 1}, "float16"}, {{MT_BFLOAT, 16, 1}, "bfloat16"},
-    {{MT_FLOAT, 32, 1}, "float32"}, {{MT_FLOAT, 64, 1}, "float64"},
+    {{MT_BOOL, 8, 1}, "bool"},          {{MT_UINT, 8, 1}, "uint8"},
+    {{MT_INT, 8, 1}, "int8"},           {{MT_INT, 16, 1}, "int16"},
+    {{MT_INT, 32, 1}, "int32"},         {{MT_INT, 64, 1}, "int64"},
+    {{MT_FLOAT, 16, 1}, "float16"},     {{MT_BFLOAT, 16, 1}, "bfloat16"},
+    {{MT_FLOAT, 32, 1}, "float32"},     {{MT_FLOAT, 64, 1}, "float64"},
+    {{MT_COMPLEX, 64, 1}, "complex64"}, {{MT_COMPLEX, 128, 1}, "complex128"},
 };
 }  // namespace detail
 
@@ -92,7 +111,23 @@ constexpr const char* dtype_name(ScalarType type) {
 }
 // Returns the size of one element in bytes.
 constexpr int64_t element_size(ScalarType type) { return to_abi(type).bits / 8; }
-constexpr bool is_floating_point(ScalarType type) { return type >= ScalarType::kFloat16; }
+constexpr bool is_floating_point(ScalarType type) {
+  return type >= ScalarType::kFloat16 && type <= ScalarType::kFloat64;
+}
+constexpr bool is_complex(ScalarType type) { return type >= ScalarType::kComplex64; }
+// Returns whether tensors of the type may require gradients.
+constexpr bool is_differentiable(ScalarType type) { return type >= ScalarType::kFloat16; }
+// Returns the type of the parts of a complex type; another type unchanged.
+constexpr ScalarType to_real(ScalarType type) {
+  return type == ScalarType::kComplex64    ? ScalarType::kFloat32
+         : type == ScalarType::kComplex128 ? ScalarType::kFloat64
+                                           : type;
+}
+// Returns the complex type whose parts hold the numbers of a type: complex128 for float64.
+constexpr ScalarType to_complex(ScalarType type) {
+  return type == ScalarType::kFloat64 || type == ScalarType::kComplex128 ? ScalarType::kComplex128
+                                                                         : ScalarType::kComplex64;
+}
 constexpr bool is_signed(ScalarType type) {
   return type != ScalarType::kBool && type != ScalarType::kUInt8;
 }
@@ -102,6 +137,7 @@ constexpr bool is_integral(ScalarType type, bool include_bool = false) {
 
 // libtorch's names.
 constexpr bool isFloatingType(ScalarType type) { return is_floating_point(type); }
+constexpr bool isComplexType(ScalarType type) { return is_complex(type); }
 constexpr bool isIntegralType(ScalarType type, bool include_bool) {
   return is_integral(type, include_bool);
 }
@@ -120,9 +156,11 @@ std::ostream& operator<<(std::ostream& out, ScalarType type);  // the name
 ScalarType promote_types(ScalarType a, ScalarType b);
 
 // Returns whether out= and in-place forms may store a value of type `from` in a tensor of type
-// `to`. A float is never stored as an integer, nor a number as a bool.
+// `to`. A complex number is never stored as a real one, nor a float as an integer, nor a number as
+// a bool.
 constexpr bool can_cast(ScalarType from, ScalarType to) {
-  if (is_floating_point(from) && !is_floating_point(to)) return false;
+  if (is_complex(from) && !is_complex(to)) return false;
+  if (is_floating_point(from) && is_integral(to, true)) return false;
   return !(from != ScalarType::kBool && to == ScalarType::kBool);
 }
 
@@ -147,6 +185,8 @@ constexpr ScalarType scalar_type_of() {
     return kBFloat16;
   else if constexpr (std::is_same_v<T, float>)
     return kFloat32;
+  else if constexpr (detail::ComplexNumber<T>)
+    return sizeof(typename T::value_type) == 4 ? kComplex64 : kComplex128;
   else {
     static_assert(std::is_same_v<T, double>, "not an element type of mytorch");
     return kFloat64;

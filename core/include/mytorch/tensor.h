@@ -40,22 +40,22 @@ class TensorIndex;
 class Operand {
  public:
   constexpr Operand() noexcept = default;
-  Operand(const Tensor& tensor);                            // NOLINT
-  Operand(const Scalar& scalar) : scalar_(scalar.abi()) {}  // NOLINT
-  template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>
+  Operand(const Tensor& tensor);                      // NOLINT
+  Operand(const Scalar& scalar) : scalar_(scalar) {}  // NOLINT
+  template <detail::AnyNumber T>
   Operand(T value) : Operand(Scalar(value)) {}  // NOLINT
 
   bool present() const { return is_tensor() || is_scalar(); }
   bool is_tensor() const { return impl_ != nullptr; }
-  bool is_scalar() const { return scalar_.kind != MT_SCALAR_NONE; }
+  bool is_scalar() const { return scalar_.kind_ != MT_SCALAR_NONE; }
   TensorImpl* impl() const { return impl_; }
   Tensor tensor() const;
-  Scalar scalar() const { return Scalar(scalar_); }
+  const Scalar& scalar() const { return scalar_; }
   uint32_t layer_flags() const { return impl_ != nullptr ? mytorch::layer_flags(impl_) : 0; }
 
  private:
   TensorImpl* impl_ = nullptr;
-  mt_scalar scalar_{};  // MT_SCALAR_NONE beside a tensor
+  Scalar scalar_{Scalar::Absent{}};  // beside a tensor
 };
 
 // A reference to an array; copies share the array. A default-constructed Tensor is undefined: as an
@@ -82,7 +82,7 @@ class Tensor {
     std::swap(impl_, other.impl_);
     return *this;
   }
-  template <detail::Number NotATensor>
+  template <detail::AnyNumber NotATensor>
   Tensor& operator=(NotATensor) & = delete;  // use fill_(value), or scalar_tensor(value)
   // Copy the values, which broadcast, into this tensor's array. Throw Error(kValue) if nothing else
   // refers to the array, because the values would be lost: indices with tensors make a copy.
@@ -125,6 +125,7 @@ class Tensor {
   bool is_contiguous() const { return checked()->contiguous(); }
   bool is_view() const { return checked()->base != nullptr; }
   bool is_floating_point() const { return mytorch::is_floating_point(dtype()); }
+  bool is_complex() const { return mytorch::is_complex(dtype()); }
   int64_t storage_offset() const { return checked()->offset(); }
   int64_t element_size() const { return mytorch::element_size(dtype()); }
   int64_t itemsize() const { return element_size(); }
@@ -300,16 +301,17 @@ class Tensor {
   TensorImpl* impl_;
 };
 
-// A number as an operand of a kernel, flagged MT_TENSOR_HOST. Its type is int64, double or bool
-// according to its category.
+// A number as an operand of a kernel, flagged MT_TENSOR_HOST. Its type is int64, double, bool or
+// complex128 according to its category.
 class HostScalar {
  public:
-  explicit HostScalar(const Scalar& value) : value_(value.abi()) {
-    abi_.dl.data = &value_.v;
+  explicit HostScalar(const Scalar& value) : value_(value) {
+    abi_.dl.data = value_.parts();
     abi_.dl.device = {MT_DEVICE_CPU, 0};
-    abi_.dl.dtype = value.is_float() ? mt_dtype{MT_FLOAT, 64, 1}
-                    : value.is_int() ? mt_dtype{MT_INT, 64, 1}
-                                     : mt_dtype{MT_BOOL, 8, 1};
+    abi_.dl.dtype = value.is_float()  ? mt_dtype{MT_FLOAT, 64, 1}
+                    : value.is_int()  ? mt_dtype{MT_INT, 64, 1}
+                    : value.is_bool() ? mt_dtype{MT_BOOL, 8, 1}
+                                      : mt_dtype{MT_COMPLEX, 128, 1};
     abi_.dl.shape = abi_.dl.strides = nullptr;
     abi_.flags = MT_TENSOR_HOST | MT_TENSOR_CONTIGUOUS;
   }
@@ -318,7 +320,7 @@ class HostScalar {
   const mt_tensor* abi() const { return &abi_; }
 
  private:
-  mt_scalar value_;
+  Scalar value_;
   mt_tensor abi_{};
 };
 

@@ -19,7 +19,7 @@ namespace mytorch {
 class Literal {
  public:
   Literal() = default;  // an empty list
-  template <detail::Number T>
+  template <detail::AnyNumber T>
   Literal(T number) : Literal(Scalar(number)) {}                        // NOLINT
   Literal(const Scalar& number) : is_number_(true), number_(number) {}  // NOLINT
   Literal(std::initializer_list<Literal> list) {                        // NOLINT
@@ -41,14 +41,15 @@ class Literal {
 };
 
 // Returns a tensor of the values: of no dimension for a number, else of a dimension for each level
-// of braces. Without a dtype it is bool for bools, int64 for integers, and float32, the default
-// float type, if any value is a floating-point number. Throws Error(kShape) if lists that must be
-// equally long are not, and Error(kValue) for an integer that the dtype cannot represent.
+// of braces. Without a dtype it is bool for bools, int64 for integers, float32, the default float
+// type, if any value is a floating-point number, and complex64 if any is complex. Throws
+// Error(kShape) if lists that must be equally long are not, and Error(kValue) for an integer that
+// the dtype cannot represent.
 Tensor tensor(const Literal& values, const TensorOptions& options = {});
 
 namespace detail {
 template <class T>
-concept Element = std::is_arithmetic_v<T> || std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+concept Element = AnyNumber<T> || std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
 template <class R>
 concept Elements = requires(const R& range) {
   requires Element<std::remove_cvref_t<decltype(*range.data())>>;
@@ -73,7 +74,7 @@ constexpr std::optional<ScalarType> memory_type() {
 }  // namespace detail
 
 // Returns a 1-dim tensor with a copy of the elements of a std::vector, std::span, std::array or the
-// like. Without a dtype, integers become int64 and doubles float32.
+// like. Without a dtype, integers become int64, doubles float32, and complex doubles complex64.
 template <detail::Elements R>
 Tensor tensor(const R& values, const TensorOptions& options = {}) {
   return detail::copy_of_elements(values.data(), values.size(),

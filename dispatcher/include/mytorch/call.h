@@ -30,7 +30,7 @@ class Value {
   Value(Tensor x) : v_(std::move(x)) {}               // NOLINT
   Value(std::vector<Tensor> x) : v_(std::move(x)) {}  // NOLINT
   Value(Scalar x) : v_(x) {}                          // NOLINT
-  template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>
+  template <detail::AnyNumber T>
   Value(T x) : v_(Scalar(x)) {}                        // NOLINT
   Value(std::vector<int64_t> x) : v_(std::move(x)) {}  // NOLINT
   Value(std::vector<double> x) : v_(std::move(x)) {}   // NOLINT

@@ -64,6 +64,7 @@ TEST(InterpreterTest, UnaryOperationsOnFloatsAgreeWithTheStandardLibrary) {
   using F = double (*)(double);
   const std::vector<std::pair<const char*, F>> ops = {
       {"neg", [](double a) { return -a; }},
+      {"conj_physical", [](double a) { return a; }},
       {"abs", [](double a) { return std::fabs(a); }},
       {"sqrt", [](double a) { return std::sqrt(a); }},
       {"rsqrt", [](double a) { return 1.0 / std::sqrt(a); }},

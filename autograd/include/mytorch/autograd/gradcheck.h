@@ -28,10 +28,11 @@ struct GradcheckResult {
   explicit operator bool() const { return ok; }
 };
 
-// Compares the gradients of function(inputs) with central differences, for each float64 input that
-// requires grad. `function` must be deterministic and must not modify its inputs. Skips outputs
-// that are undefined or not differentiable. Throws Error unless at least one input requires grad,
-// and all that do are float64.
+// Compares the gradients of function(inputs) with central differences, for each float64 or
+// complex128 input that requires grad; of complex numbers with respect to both parts. `function`
+// must be deterministic and must not modify its inputs. Skips outputs that are undefined or not
+// differentiable. Throws Error unless at least one input requires grad, and all that do are float64
+// or complex128.
 GradcheckResult gradcheck(const TensorFunction& function, const std::vector<Tensor>& inputs,
                           const GradcheckOptions& options = {});
 

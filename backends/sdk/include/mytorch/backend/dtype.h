@@ -129,6 +129,8 @@ constexpr bool is_floating(mt_dtype dtype) {
 constexpr bool is_integral(mt_dtype dtype) {  // not bool
   return dtype.code == MT_INT || dtype.code == MT_UINT;
 }
+// Only kernels with MT_TAKES_COMPLEX see complex operands, whose elements are two floats.
+constexpr bool is_complex(mt_dtype dtype) { return dtype.code == MT_COMPLEX; }
 constexpr bool is_bool(mt_dtype dtype) { return dtype.code == MT_BOOL; }
 constexpr int64_t itemsize(mt_dtype dtype) { return dtype.bits / 8; }
 
@@ -154,6 +156,10 @@ constexpr const char* dtype_name(mt_dtype dtype) {
       return "float32";
     case dtype_key(dtype_of<double>):
       return "float64";
+    case dtype_key({MT_COMPLEX, 64, 1}):
+      return "complex64";
+    case dtype_key({MT_COMPLEX, 128, 1}):
+      return "complex128";
     default:
       return "unknown";
   }

@@ -162,5 +162,15 @@ T scalar_at(const void* args, const mt_node& node) {
   }
 }
 
+// Returns that value as a complex number, Z(real, imaginary).
+template <class Z>
+Z complex_scalar_at(const void* args, const mt_node& node) {
+  if (node.field == MT_FIELD_SCALAR) {
+    const auto scalar = field_at<mt_scalar>(args, node.offset);
+    if (scalar.kind == MT_SCALAR_COMPLEX) return Z(scalar.v.z[0], scalar.v.z[1]);
+  }
+  return Z(scalar_at<double>(args, node), 0);
+}
+
 }  // namespace v1
 }  // namespace mytorch::sdk
