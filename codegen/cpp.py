@@ -175,7 +175,9 @@ def condition(c: Condition, args: dict[str, Arg]) -> str:
     if c.kind == "flag":
         return f"{arg.name}.value_or(false)" if kind.startswith("std::optional") else arg.name
     if arg.type == "Scalar" and c.op == "==":  # of a complex number, too
-        return f"{arg.name}{'->' if arg.optional else '.'}equals({number(float(c.value))})"
+        value = float(c.value)
+        literal = f"int64_t{{{int(value)}}}" if value.is_integer() else number(value)
+        return f"{arg.name}{'->' if arg.optional else '.'}equals({literal})"
     if arg.type == "Scalar":
         value = f"{arg.name}->to_double()" if arg.optional else f"{arg.name}.to_double()"
     else:

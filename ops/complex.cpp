@@ -63,7 +63,7 @@ namespace views {
 
 ViewSpec view_as_real(const Tensor& self) {
   check_type(self.is_complex(), "view_as_real", "self is ", self.dtype(), ", which has no parts");
-  ViewSpec view{to_dims(self.sizes()), {}, 0, to_real(self.dtype())};
+  ViewSpec view{to_dims(self.sizes()), {}, 0, static_cast<int8_t>(to_real(self.dtype()))};
   for (const int64_t stride : self.strides()) view.strides.push_back(2 * stride);
   view.sizes.push_back(2);
   view.strides.push_back(1);
@@ -81,7 +81,7 @@ ViewSpec view_as_complex(const Tensor& self) {
               ", not 1: use contiguous()");
   check_shape(self.storage_offset() % 2 == 0, op, "the first element is at the odd offset ",
               self.storage_offset(), ": use clone()");
-  ViewSpec view{{}, {}, 0, to_complex(self.dtype())};
+  ViewSpec view{{}, {}, 0, static_cast<int8_t>(to_complex(self.dtype()))};
   for (int64_t i = 0; i < ndim - 1; ++i) {
     // The stride of a dimension of size 1 says nothing.
     const int64_t stride = self.sizes()[i] == 1 ? 2 : self.strides()[i];
@@ -367,6 +367,11 @@ Tensor var(const Tensor& self, OptionalIntList dim, const Scalar& correction, bo
 
 Tensor std(const Tensor& self, OptionalIntList dim, const Scalar& correction, bool keepdim) {
   return mytorch::sqrt(parts::var(self, dim, correction, keepdim));
+}
+
+Tensors<2> var_mean(const Tensor& self, OptionalIntList dim, const Scalar& correction,
+                    bool keepdim) {
+  return {parts::var(self, dim, correction, keepdim), mytorch::mean(self, dim, keepdim)};
 }
 
 Tensor vector_norm(const Tensor& self, const Scalar& ord, OptionalIntList dim, bool keepdim,

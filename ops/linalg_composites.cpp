@@ -8,10 +8,13 @@
 #include "mytorch/ops/arange.h"
 #include "mytorch/ops/cdist.h"
 #include "mytorch/ops/clamp.h"
+#include "mytorch/ops/complex.h"
+#include "mytorch/ops/conj.h"
 #include "mytorch/ops/cross.h"
 #include "mytorch/ops/diagonal.h"
 #include "mytorch/ops/einsum.h"
 #include "mytorch/ops/eye.h"
+#include "mytorch/ops/imag.h"
 #include "mytorch/ops/linalg_cross.h"
 #include "mytorch/ops/linalg_inv.h"
 #include "mytorch/ops/linalg_matrix_power.h"
@@ -20,6 +23,7 @@
 #include "mytorch/ops/matmul.h"
 #include "mytorch/ops/mm.h"
 #include "mytorch/ops/pow.h"
+#include "mytorch/ops/real.h"
 #include "mytorch/ops/sqrt.h"
 #include "mytorch/ops/sub.h"
 #include "mytorch/ops/tensordot.h"
@@ -205,7 +209,8 @@ Tensor cov(const Tensor& self, int64_t correction, const Tensor& fweights, const
   check_shape(self.dim() <= 2, op, "shape ", self.sizes(), " has more than two dimensions");
   check_type(self.dtype() != kBool, op, "self is bool: convert it to a number type");
   const Tensor matrix = self.dim() == 2 ? self : self.reshape({1, self.numel()});
-  const Tensor x = matrix.is_floating_point() ? matrix : matrix.to(kFloat32);
+  const Tensor x = is_integral(matrix.dtype()) ? matrix.to(kFloat32) : matrix;
+  const ScalarType type = to_real(x.dtype());  // of the weights
   const int64_t count = x.size(1);
   Tensor weights;
   const auto check_weights = [&](const Tensor& w, const char* name, bool integral) {
@@ -213,7 +218,7 @@ Tensor cov(const Tensor& self, int64_t correction, const Tensor& fweights, const
                 ": give one number for each of ", count, " observations");
     check_type(is_integral(w.dtype()) == integral && w.dtype() != kBool, op, name, " is ",
                w.dtype(), integral ? ": it must be integral" : ": it must be of a floating type");
-    weights = weights.defined() ? weights * w.to(x.dtype()) : w.to(x.dtype());
+    weights = weights.defined() ? weights * w.to(type) : w.to(type);
   };
   if (fweights.defined()) check_weights(fweights, "fweights", true);
   if (aweights.defined()) check_weights(aweights, "aweights", false);
@@ -222,17 +227,17 @@ Tensor cov(const Tensor& self, int64_t correction, const Tensor& fweights, const
   if (!weights.defined()) {
     average = x.mean({1}, true);
     factor = mytorch::clamp(
-        mytorch::eye(1, x.dtype(), x.device()).reshape({}) * static_cast<double>(count) - c, 0.0);
+        mytorch::eye(1, type, x.device()).reshape({}) * static_cast<double>(count) - c, 0.0);
   } else {
     const Tensor total = weights.sum();
     average = (x * weights).sum({1}, true) / total;
     Tensor bias =
-        aweights.defined() ? (weights * aweights.to(x.dtype())).sum() / total * c : total * 0 + c;
+        aweights.defined() ? (weights * aweights.to(type)).sum() / total * c : total * 0 + c;
     factor = mytorch::clamp(total - bias, 0.0);
   }
   const Tensor centered = x - average;
   const Tensor weighted = weights.defined() ? centered * weights : centered;
-  const Tensor result = mytorch::mm(weighted, centered.transpose(0, 1)) / factor;
+  const Tensor result = mytorch::mm(weighted, mytorch::conj(centered.transpose(0, 1))) / factor;
   return self.dim() == 2 ? result : result.reshape({});
 }
 
@@ -240,8 +245,11 @@ Tensor corrcoef(const Tensor& self) {
   check_shape(self.dim() <= 2, "corrcoef", "shape ", self.sizes(), " has more than two dimensions");
   const Tensor c = cov(self, 1, {}, {});
   if (c.dim() == 0) return c / c;
-  const Tensor deviation = mytorch::sqrt(mytorch::diagonal(c));
-  return mytorch::clamp(c / deviation.unsqueeze(1) / deviation, -1.0, 1.0);
+  const Tensor deviation = mytorch::sqrt(mytorch::real(mytorch::diagonal(c)));
+  const Tensor result = c / deviation.unsqueeze(1) / deviation;
+  if (!result.is_complex()) return mytorch::clamp(result, -1.0, 1.0);
+  return mytorch::complex(mytorch::clamp(mytorch::real(result), -1.0, 1.0),
+                          mytorch::clamp(mytorch::imag(result), -1.0, 1.0));
 }
 
 }  // namespace mytorch::composite

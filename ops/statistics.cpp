@@ -22,7 +22,8 @@ namespace mytorch::composite {
 
 Tensors<2> std_mean(const Tensor& self, OptionalIntList dim, const Scalar& correction,
                     bool keepdim) {
-  check_floating(self, "self", "std_mean");
+  check_type(is_differentiable(self.dtype()), "std_mean", "self is ", self.dtype(),
+             ": it must be of a floating or complex type");
   return {mytorch::std(self, dim, correction, keepdim), mytorch::mean(self, dim, keepdim)};
 }
 

@@ -89,9 +89,11 @@ Tensor wrap(const Tensor& value, bool has_dim) {
 Tensor wrap_view(const Tensor& of, const Tensor& value, bool has_dim) {
   const TensorImpl& to = *value.impl();
   TensorImpl* from = of.impl();
-  const int64_t offset = to.offset() - from->offset();
+  // The types differ for a view of the parts of complex numbers.
+  const int64_t size = element_size(from->dtype);
+  const int64_t offset = to.offset() * element_size(to.dtype) / size - from->offset();
   return attach(new_view(from, without_first(to.sizes(), has_dim),
-                         without_first(to.strides(), has_dim), offset),
+                         without_first(to.strides(), has_dim), offset, to.dtype),
                 record(value, has_dim));
 }
 

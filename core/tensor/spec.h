@@ -21,7 +21,7 @@ struct ViewSpec {
   Dims sizes;
   Dims strides;
   int64_t offset = 0;
-  std::optional<ScalarType> dtype = {};  // absent: that of the tensor
+  int8_t dtype = -1;  // a ScalarType, or -1: that of the tensor
 };
 
 inline TensorSpec like(const Tensor& x) { return {to_dims(x.sizes()), x.dtype(), x.device(), {}}; }

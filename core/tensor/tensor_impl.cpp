@@ -207,14 +207,13 @@ TensorImpl* new_tensor_strided(IntList sizes, IntList strides, ScalarType dtype,
   return impl;
 }
 
-TensorImpl* new_view(TensorImpl* of, IntList sizes, IntList strides, int64_t offset,
-                     ScalarType dtype) {
+TensorImpl* new_view(TensorImpl* of, IntList sizes, IntList strides, int64_t offset) {
   TensorImpl* impl = blank(static_cast<int>(sizes.size()));
   impl->abi.storage = of->abi.storage;
   impl->abi.dl.device = of->abi.dl.device;
-  impl->abi.dl.dtype = to_abi(dtype);
+  impl->abi.dl.dtype = of->abi.dl.dtype;
   impl->storage = of->storage;
-  impl->dtype = dtype;
+  impl->dtype = of->dtype;
   impl->device_slot = of->device_slot;
   impl->read_only = of->read_only;
   if (!set_geometry(impl, sizes, strides)) [[unlikely]] {
@@ -236,6 +235,14 @@ TensorImpl* new_view(TensorImpl* of, IntList sizes, IntList strides, int64_t off
   impl->base = of->base != nullptr ? of->base : of;
   detail::retain(impl->base);
   __atomic_store_n(&impl->base->has_views, true, __ATOMIC_RELAXED);
+  return impl;
+}
+
+TensorImpl* new_view(TensorImpl* of, IntList sizes, IntList strides, int64_t offset,
+                     ScalarType dtype) {
+  TensorImpl* impl = new_view(of, sizes, strides, offset);
+  impl->abi.dl.dtype = to_abi(dtype);
+  impl->dtype = dtype;
   return impl;
 }
 

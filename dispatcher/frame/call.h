@@ -91,8 +91,12 @@ class StrArg {
 Tensor make_output(const TensorSpec& spec);
 
 inline Tensor make_view(const Tensor& of, const ViewSpec& spec) {
-  return Tensor::adopt(new_view(of.impl(), as_list(spec.sizes), as_list(spec.strides), spec.offset,
-                                spec.dtype.value_or(of.impl()->dtype)));
+  const IntList sizes = as_list(spec.sizes), strides = as_list(spec.strides);
+  if (spec.dtype >= 0) [[unlikely]] {
+    return Tensor::adopt(
+        new_view(of.impl(), sizes, strides, spec.offset, static_cast<ScalarType>(spec.dtype)));
+  }
+  return Tensor::adopt(new_view(of.impl(), sizes, strides, spec.offset));
 }
 
 template <size_t n>

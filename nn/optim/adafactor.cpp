@@ -49,6 +49,11 @@ void Adafactor::check(const AdafactorArgs& options) const {
   check_option(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
 }
 
+const char* Adafactor::refusal(const Tensor& parameter) const {
+  return parameter.is_complex() ? "is complex: give it to another optimizer, such as AdamW"
+                                : nullptr;
+}
+
 Optimizer::StateLayout Adafactor::state_layout(size_t i, const Tensor& parameter) const {
   StateLayout layout = Optimizer::state_layout(i, parameter);
   const size_t dims = layout.shape.size();

@@ -71,7 +71,8 @@ Tensor LBFGS::flat_gradient() const {
   std::vector<Tensor> parts;
   for (const Tensor& parameter : parameters(0)) {
     const Tensor gradient = parameter.grad();
-    parts.push_back((gradient.defined() ? gradient : zeros_like(parameter)).detach().reshape({-1}));
+    const Tensor whole = gradient.defined() ? gradient : zeros_like(parameter);
+    parts.push_back(as_reals(whole).detach().reshape({-1}));
   }
   return cat(parts);
 }
@@ -80,8 +81,9 @@ Tensor LBFGS::flat_gradient() const {
 void LBFGS::move(const Tensor& direction, double length) {
   int64_t begin = 0;
   for (const Tensor& parameter : parameters(0)) {
-    const int64_t count = parameter.numel();
-    parameter.detach().add_(direction.narrow(0, begin, count).view_as(parameter), length);
+    const Tensor reals = as_reals(parameter).detach();
+    const int64_t count = reals.numel();
+    reals.add_(direction.narrow(0, begin, count).view_as(reals), length);
     begin += count;
   }
 }
@@ -270,7 +272,7 @@ void LBFGS::load_state_dict(const TensorMap& state) {
     return tensor;
   };
   int64_t count = 0;
-  for (const Tensor& parameter : parameters(0)) count += parameter.numel();
+  for (const Tensor& parameter : parameters(0)) count += as_reals(parameter).numel();
   const Tensor like = parameters(0)[0];
   const auto take_vector = [&](const char* name) {
     const Tensor tensor = take(name);
@@ -278,7 +280,7 @@ void LBFGS::load_state_dict(const TensorMap& state) {
       fail(ErrorCode::kShape, "[LBFGS] the state's '", name, "' has shape ",
            shape_str(tensor.sizes()), ", but there are ", count, " numbers in the parameters");
     }
-    return tensor.to(like.device(), like.dtype());
+    return tensor.to(like.device(), to_real(like.dtype()));
   };
   State loaded;
   if (rest.count("lbfgs.iterations") != 0) {

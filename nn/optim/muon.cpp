@@ -63,6 +63,7 @@ Tensor orthogonalize(const Tensor& update, const MuonArgs& options) {
 }  // namespace
 
 const char* Muon::refusal(const Tensor& parameter) const {
+  if (parameter.is_complex()) return "is complex: give it to another optimizer, such as AdamW";
   if (parameter.dim() == 2) return nullptr;
   return "does not have two dimensions: give it to another optimizer, such as AdamW";
 }

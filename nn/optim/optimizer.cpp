@@ -17,6 +17,7 @@
 #include "mytorch/ops/fill_.h"
 #include "mytorch/ops/full.h"
 #include "mytorch/ops/to.h"
+#include "mytorch/ops/view_as_real.h"
 #include "mytorch/ops/where.h"
 #include "mytorch/ops/zero_.h"
 
@@ -112,7 +113,9 @@ std::vector<Optimizer::Slot> Optimizer::slots_of(const std::vector<Tensor>& para
     if (!parameter.is_leaf()) {
       refuse("is not a leaf: pass the leaves that it was computed from, or its detach()");
     }
-    if (!parameter.is_floating_point()) refuse("does not have a floating-point type");
+    if (!is_differentiable(parameter.dtype())) {
+      refuse("does not have a floating-point or complex type");
+    }
     if (const char* reason = refusal(parameter); reason != nullptr) refuse(reason);
     if (holds(slots, parameter)) refuse("occurs twice");
     for (const std::vector<Slot>& group : groups_) {
@@ -135,6 +138,10 @@ constexpr const char* kMasterName = "master_weight";  // in state_dict
 
 }  // namespace
 
+Tensor Optimizer::as_reals(const Tensor& x) {
+  return x.is_complex() ? view_as_real(x.detach()) : x;
+}
+
 Optimizer::StateLayout Optimizer::state_layout(size_t, const Tensor& parameter) const {
   const IntList sizes = parameter.sizes();
   return {.shape = {sizes.begin(), sizes.end()}};
@@ -142,7 +149,7 @@ Optimizer::StateLayout Optimizer::state_layout(size_t, const Tensor& parameter) 
 
 Optimizer::Types Optimizer::types(size_t group, const Tensor& parameter) const {
   const OptimizerOptions& options = param_groups_[group].options();
-  ScalarType update = parameter.dtype();
+  ScalarType update = to_real(parameter.dtype());
   if (has_16_bits(update) && options.get_master_weights()) update = kFloat32;
   const ScalarType state = options.get_state_dtype().value_or(update);
   return {.update = promote_types(update, state), .state = state};
@@ -179,7 +186,7 @@ void Optimizer::follow(size_t group, Slot& slot) const {
 // Adds a slot to the batch, in the type of the update.
 void Optimizer::take(Batch& batch, Slot& slot) const {
   const ScalarType update = types(batch.group, slot.parameter).update;
-  Tensor parameter = slot.parameter;
+  Tensor parameter = as_reals(slot.parameter);
   if (slot.master.defined()) {
     batch.conversions.emplace_back(slot.master, slot.parameter);
     parameter = slot.master;
@@ -190,7 +197,7 @@ void Optimizer::take(Batch& batch, Slot& slot) const {
     parameter = converted;
   }
   batch.slots.push_back(&slot);
-  batch.gradients.push_back(slot.parameter.grad().to(update));
+  batch.gradients.push_back(as_reals(slot.parameter.grad()).to(update));
   batch.parameters.push_back(std::move(parameter));
 }
 
@@ -204,7 +211,7 @@ void Optimizer::step() {
       follow(g, slot);
       const Device device = slot.parameter.device();
       const auto [update, state] = types(g, slot.parameter);
-      const bool converted = update != state || update != slot.parameter.dtype();
+      const bool converted = update != state || update != to_real(slot.parameter.dtype());
       auto batch = std::find_if(batches.begin(), batches.end(), [&](const Batch& known) {
         const Slot& other = *known.slots[0];
         return other.step == slot.step && other.counter.is_same(slot.counter) &&
@@ -308,7 +315,7 @@ std::vector<Tensor> Optimizer::Batch::state(size_t i, double value) const {
 Tensor Optimizer::Batch::state_of(size_t slot, size_t i, double value) const {
   Tensor& state = slots[slot]->state[i];
   if (!state.defined()) {
-    const Tensor& parameter = slots[slot]->parameter;
+    const Tensor parameter = as_reals(slots[slot]->parameter);
     run_uncaptured(parameter.device(), [&] {
       state = optimizer->empty_state(group, i, parameter);
       state.fill_(value);
@@ -520,8 +527,9 @@ void Optimizer::load_state_dict(const TensorMap& state) {
         return loaded;
       };
       for (size_t i = 0; i < state_names_.size(); ++i) {
-        slot.state[i] = load(state_names_[i], state_layout(i, slot.parameter).shape,
-                             [&] { return empty_state(g, i, slot.parameter); });
+        const Tensor parameter = as_reals(slot.parameter);
+        slot.state[i] = load(state_names_[i], state_layout(i, parameter).shape,
+                             [&] { return empty_state(g, i, parameter); });
       }
       slot.master = {};
       if (has_16_bits(slot.parameter.dtype()) && param_groups_[g].options().get_master_weights()) {

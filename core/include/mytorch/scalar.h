@@ -34,14 +34,10 @@ class Scalar {
       kind_ = std::is_same_v<T, bool> ? MT_SCALAR_BOOL : MT_SCALAR_INT;
     }
   }
-  constexpr explicit Scalar(const mt_scalar& abi) : kind_(abi.kind) {
-    if (kind_ == MT_SCALAR_COMPLEX) {
+  constexpr explicit Scalar(const mt_scalar& abi) : kind_(abi.kind), number_(abi.v) {
+    if (is_complex()) [[unlikely]] {
       number_.d = abi.v.z[0];
       imag_ = abi.v.z[1];
-    } else if (kind_ == MT_SCALAR_FLOAT) {
-      number_.d = abi.v.d;
-    } else {
-      number_.i = abi.v.i;
     }
   }
   static constexpr Scalar complex(double real, double imaginary) {
@@ -98,20 +94,14 @@ class Scalar {
   }
   // Returns the number as it crosses the contract. That of a complex number points into this one.
   constexpr mt_scalar abi() const {
-    mt_scalar result{};
-    result.kind = kind_;
-    if (is_complex()) {
+    mt_scalar result{number_, kind_, 0};
+    if (is_complex()) [[unlikely]]
       result.v.z = &number_.d;
-    } else if (is_float()) {
-      result.v.d = number_.d;
-    } else {
-      result.v.i = number_.i;
-    }
     return result;
   }
-  constexpr bool equals(double value) const {
-    return has_fraction() ? number_.d == value && imag_ == 0
-                          : static_cast<double>(number_.i) == value;
+  constexpr bool equals(double value) const { return real() == value && imag() == 0; }
+  constexpr bool equals(int64_t value) const {
+    return has_fraction() ? equals(static_cast<double>(value)) : number_.i == value;
   }
   constexpr bool operator==(const Scalar& other) const {
     if (is_complex() || other.is_complex()) return real() == other.real() && imag() == other.imag();
@@ -135,10 +125,7 @@ class Scalar {
 
   int32_t kind_;
   // The real part, followed by the imaginary part: abi() points to both.
-  union {
-    int64_t i = 0;  // BOOL (0 or 1) and INT
-    double d;
-  } number_;
+  decltype(mt_scalar::v) number_{};  // i of BOOL (0 or 1) and INT, d of FLOAT and COMPLEX
   double imag_ = 0;
 };
 static_assert(sizeof(Scalar) == 24);

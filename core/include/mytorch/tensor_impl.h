@@ -73,12 +73,11 @@ TensorImpl* new_contiguous_like(const TensorImpl& like, ScalarType dtype);
 // the dimensions.
 TensorImpl* new_tensor_strided(IntList sizes, IntList strides, ScalarType dtype, Device device);
 // Creates a view of `of`. `offset` counts elements from the first element of `of`. The base of the
-// view is the root of `of`. Its type is `dtype`, in whose elements the strides are.
+// view is the root of `of`.
+TensorImpl* new_view(TensorImpl* of, IntList sizes, IntList strides, int64_t offset);
+// The same for a view of another type, in whose elements the strides are.
 TensorImpl* new_view(TensorImpl* of, IntList sizes, IntList strides, int64_t offset,
                      ScalarType dtype);
-inline TensorImpl* new_view(TensorImpl* of, IntList sizes, IntList strides, int64_t offset) {
-  return new_view(of, sizes, strides, offset, of->dtype);
-}
 // Creates a tensor with the same geometry and storage but no base, as detach returns.
 TensorImpl* new_alias(TensorImpl* of);
 // Makes the root `impl` refer to the storage, type and device of `data`, which has the same shape.

@@ -131,6 +131,63 @@ TEST(PyTorch, MuonTakesTheSameStepsWithinBfloat16) {
       kMuon1, 4e-3);
 }
 
+// ---- complex parameters ----
+
+template <class O, class Args>
+void expect_complex_trajectory(const Args& args, const std::vector<double>& expected) {
+  const Tensor p = view_as_complex(start({3, 2, 2}).detach()).clone().requires_grad_();
+  auto optimizer = std::make_unique<O>(std::vector<Tensor>{p}, args);
+  for (int t = 1; t <= kSteps; ++t) {
+    const Tensor parts = view_as_real(p.detach()).clone();
+    give_gradients({parts}, t);
+    Tensor(p).set_grad(view_as_complex(parts.grad()));
+    optimizer->step();
+    if (t == kSteps / 2) {
+      const TensorMap state = optimizer->state_dict();
+      optimizer = std::make_unique<O>(std::vector<Tensor>{p}, args);
+      optimizer->load_state_dict(state);
+    }
+  }
+  expect_near({view_as_real(p.detach())}, expected, 1e-12);
+}
+
+TEST(ComplexParameters, TakePyTorchsSteps) {
+  expect_complex_trajectory<SGD>(SGDArgs{.lr = 0.05, .momentum = 0.9, .weight_decay = 0.3},
+                                 kComplexSGD0);
+  expect_complex_trajectory<Adam>(AdamArgs{.lr = 0.05, .betas = {0.8, 0.7}, .weight_decay = 0.3},
+                                  kComplexAdam0);
+  expect_complex_trajectory<Adam>(AdamArgs{.lr = 0.05, .amsgrad = true}, kComplexAdam1);
+  expect_complex_trajectory<RMSprop>(
+      RMSpropArgs{.lr = 0.05, .alpha = 0.8, .momentum = 0.5, .centered = true}, kComplexRMSprop0);
+  expect_complex_trajectory<Adagrad>(AdagradArgs{.lr = 0.05, .weight_decay = 0.3},
+                                     kComplexAdagrad0);
+  expect_complex_trajectory<NAdam>(NAdamArgs{.lr = 0.05}, kComplexNAdam0);
+  expect_complex_trajectory<RAdam>(RAdamArgs{.lr = 0.05, .betas = {0.8, 0.9}}, kComplexRAdam0);
+  expect_complex_trajectory<Adamax>(AdamaxArgs{.lr = 0.05}, kComplexAdamax0);
+  expect_complex_trajectory<Adadelta>(AdadeltaArgs{.lr = 0.5}, kComplexAdadelta0);
+  expect_complex_trajectory<ASGD>(ASGDArgs{.lr = 0.05}, kComplexASGD0);
+}
+
+TEST(ComplexParameters, AreOptimizedByLBFGS) {
+  const Tensor target = view_as_complex(start({3, 2, 2}).detach());
+  const Tensor p = zeros({3, 2}, kComplex128).requires_grad_();
+  LBFGS lbfgs({p}, {.lr = 1, .max_iter = 30});
+  lbfgs.step([&] {
+    Tensor(p).set_grad({});
+    const Tensor loss = (p * Scalar::complex(2, 1) - target).abs().square().sum();
+    loss.backward();
+    return loss;
+  });
+  const Tensor rest = p.detach() * Scalar::complex(2, 1) - target;
+  EXPECT_LT(rest.abs().max().item<double>(), 1e-6);
+}
+
+TEST(ComplexParameters, AreRefusedWhereNoStepIsDefined) {
+  const Tensor p = zeros({3, 2}, kComplex64).requires_grad_();
+  expect_error(ErrorCode::kValue, {"[Muon]", "is complex", "AdamW"}, [&] { Muon({p}); });
+  expect_error(ErrorCode::kValue, {"[Adafactor]", "is complex", "AdamW"}, [&] { Adafactor({p}); });
+}
+
 TEST(LionTest, MatchesItsFormula) {
   const LionArgs o{.lr = 0.05, .betas = {0.8, 0.6}, .weight_decay = 0.3};
   const auto [beta1, beta2] = o.betas;

@@ -47,6 +47,7 @@ class Adafactor final : public OptimizerWith<AdafactorOptions> {
  private:
   void check(const AdafactorArgs& options) const override;
   void update(const Batch& batch) override;
+  const char* refusal(const Tensor& parameter) const override;
   StateLayout state_layout(size_t i, const Tensor& parameter) const override;
 };
 

@@ -189,6 +189,9 @@ class Optimizer {
     std::vector<Tensor> state(size_t i, double value = 0) const;
     Tensor state_of(size_t slot, size_t i, double value = 0) const;
   };
+  // Returns a complex parameter or gradient as its parts, which are updated like independent real
+  // numbers, and a real one as it is. Batches and state have the parts.
+  static Tensor as_reals(const Tensor& x);
   struct StateLayout {
     std::vector<int64_t> shape;
     bool number = false;  // float64, of any parameter
