@@ -50,9 +50,13 @@ const char* instruction_set() {
 }
 
 bool has_bfloat16_pairs() {
-  static const bool has = processor_has_pairs();
-  const int64_t sets = usable();
-  return has && !without_pairs && (sets & -sets) == HWY_AVX3;
+  // Once: products ask each time, and a virtual machine takes microseconds to describe its
+  // processor.
+  static const bool has = [] {
+    const int64_t sets = usable();
+    return processor_has_pairs() && !without_pairs && (sets & -sets) == HWY_AVX3;
+  }();
+  return has;
 }
 
 }  // namespace mytorch::simd
