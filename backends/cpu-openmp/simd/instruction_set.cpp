@@ -11,13 +11,13 @@ namespace {
 
 bool processor_has_pairs() {
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bf16") != 0;
+  return (HWY_TARGETS & HWY_AVX3) != 0 && __builtin_cpu_supports("avx512bf16") != 0;
 #else
   return false;
 #endif
 }
 
-// Whether a pin of AVX-512 leaves out the products of bfloat16.
+// Whether a pin leaves out the products of bfloat16.
 bool without_pairs = false;
 
 int64_t usable() { return hwy::SupportedTargets() & HWY_TARGETS; }
@@ -40,7 +40,7 @@ void pin_instruction_set(std::string_view name) {
                                                "instruction set; the best one is " +
                                                instruction_set());
   }
-  without_pairs = name == "avx3";
+  without_pairs = name != "avx3_bf16";
   hwy::DisableTargets(target - 1);  // better sets have lower bits
 }
 
@@ -49,14 +49,11 @@ const char* instruction_set() {
   return hwy::TargetName(sets & -sets);
 }
 
+// Products ask each time, so this does not ask Highway, which in a virtual machine takes
+// microseconds to describe the processor.
 bool has_bfloat16_pairs() {
-  // Once: products ask each time, and a virtual machine takes microseconds to describe its
-  // processor.
-  static const bool has = [] {
-    const int64_t sets = usable();
-    return processor_has_pairs() && !without_pairs && (sets & -sets) == HWY_AVX3;
-  }();
-  return has;
+  static const bool has = processor_has_pairs();
+  return has && !without_pairs;
 }
 
 }  // namespace mytorch::simd
