@@ -1,5 +1,6 @@
 #include "core/runtime/workers.h"
 
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
@@ -12,6 +13,8 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -27,9 +30,10 @@ namespace {
 // training step; on a busy one, about as long as it takes to sleep and to be woken.
 constexpr int64_t kQuietSpin = 2'000'000;  // ns
 constexpr int64_t kBusySpin = 3'000;
-// A spinning thread that does not see the clock for this long may not have been running. The system
-// gives processors for a millisecond or more; interrupts are shorter.
+// A spinning thread that does not see the clock for this long asks whether it was running.
 constexpr int64_t kGap = 200'000;
+constexpr int64_t kAskEvery = 1'000'000;
+constexpr int64_t kUsualSlice = 1'500'000;
 // The machine is busy if a thread loses more than this much and more than a tenth of its time:
 // services that wake up now and then take less.
 constexpr int64_t kMuch = 2'000'000;
@@ -86,15 +90,36 @@ void become_busy(int64_t until) {
   busy_until.store(until, std::memory_order_relaxed);
 }
 
-// How often the system has taken the processor from this thread and given it to another.
-int64_t times_preempted() {
-  rusage usage;
-  return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
+// Returns how long this thread has been ready to run, and others ran instead.
+int64_t delayed() {
+  // The second number. Systems without it count each time for a usual slice.
+  const int file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return -1;
+  char text[64] = {};
+  const ssize_t size = read(file, text, sizeof(text) - 1);
+  close(file);
+  const char* const space = size > 0 ? std::strchr(text, ' ') : nullptr;
+  return space == nullptr ? -1 : std::strtoll(space, nullptr, 10);
 }
 
-// Called by a thread that was preempted for `gap`.
+// Returns how long it has been so since the last call, and 0 at the first. Asks the system, which
+// takes microseconds, once in a millisecond: services of the system run often, but for less.
+int64_t newly_delayed(int64_t time) {
+  thread_local int64_t asked = 0, preempted = -1, before = 0;
+  if (time - asked < kAskEvery) return 0;
+  asked = time;
+  rusage usage;
+  if (getrusage(RUSAGE_THREAD, &usage) != 0 || usage.ru_nivcsw == preempted) return 0;
+  const int64_t times = usage.ru_nivcsw - preempted, total = delayed();
+  const int64_t lost = preempted < 0 ? 0 : total < 0 ? times * kUsualSlice : total - before;
+  preempted = usage.ru_nivcsw;
+  before = total;
+  return lost;
+}
+
+// Called by a thread that has lost its processor for `gap`.
 void count_lost(int64_t time, int64_t gap) {
-  thread_local int64_t lost = 0, counted = 0;
+  thread_local int64_t lost = 0, counted = time;
   lost = std::max<int64_t>(0, lost - (time - counted) / 10) + gap;
   counted = time;
   const int64_t ended = busy_ended.load(std::memory_order_relaxed);
@@ -111,22 +136,20 @@ template <class Done>
 bool spin(Done done) {
   if (done()) return true;
   const int64_t start = now();
-  int64_t preempted = -1;  // not asked yet
+  bool looked = false;
   for (int64_t last = start;;) {
     for (int i = 0; i < 16; ++i) {
       pause();
       if (done()) return true;
     }
     const int64_t time = now();
-    if (preempted >= 0 && time - last > kGap) {
-      // Virtual machines and long interrupts make gaps, too.
-      const int64_t times = times_preempted();
-      if (times != preempted) count_lost(time, time - last);
-      preempted = times;
+    bool busy = time < busy_until.load(std::memory_order_relaxed);
+    if (!busy && (time - last > kGap || (!looked && time - start > kBusySpin))) {
+      looked = true;
+      if (const int64_t lost = newly_delayed(time); lost > 0) count_lost(time, lost);
+      busy = time < busy_until.load(std::memory_order_relaxed);
     }
-    const bool busy = time < busy_until.load(std::memory_order_relaxed);
     if (time - start > (busy ? kBusySpin : kQuietSpin)) return false;
-    if (!busy && preempted < 0 && time - start > kBusySpin) preempted = times_preempted();
     last = time;
   }
 }
