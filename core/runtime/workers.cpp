@@ -34,9 +34,9 @@ constexpr int64_t kBusySpin = 3'000;
 constexpr int64_t kGap = 200'000;
 constexpr int64_t kAskEvery = 1'000'000;
 constexpr int64_t kUsualSlice = 1'500'000;
-// The machine is busy if a thread loses more than this much and more than a tenth of its time:
-// services that wake up now and then take less.
-constexpr int64_t kMuch = 2'000'000;
+// The machine is busy if a thread loses more than this much and more than a fifth of its time:
+// services that wake up now and then take less, and so does a bad choice of the system's scheduler.
+constexpr int64_t kMuch = 6'000'000;
 // How long the machine counts as busy after that. Doubles while it happens again and again.
 constexpr int64_t kShortestBusy = 100'000'000;
 constexpr int64_t kLongestBusy = 1'600'000'000;
@@ -120,7 +120,7 @@ int64_t newly_delayed(int64_t time) {
 // Called by a thread that has lost its processor for `gap`.
 void count_lost(int64_t time, int64_t gap) {
   thread_local int64_t lost = 0, counted = time;
-  lost = std::max<int64_t>(0, lost - (time - counted) / 10) + gap;
+  lost = std::max<int64_t>(0, lost - (time - counted) / 5) + gap;
   counted = time;
   const int64_t ended = busy_ended.load(std::memory_order_relaxed);
   if (lost < kMuch || time < ended) return;
