@@ -185,9 +185,10 @@ Tensors<2> linear_gelu_forward(const Tensor& input, const Tensor& weight, const 
 Tensors<2> linear_gelu_backward(const Tensor& grad_output, const Tensor& linear, Str approximate,
                                 IntList output_mask) {
   const Tensor grad = mytorch::gelu_grad(grad_output, linear, approximate);
-  const Tensor none = mytorch::empty({0}, linear.dtype(), linear.device());
-  return {output_mask[0] != 0 ? grad : none,
-          output_mask[1] != 0 ? grads::sum_to(grad, {linear.size(-1)}) : none};
+  // Two tensors, if both gradients are unwanted: each result has a history of its own.
+  const auto none = [&] { return mytorch::empty({0}, linear.dtype(), linear.device()); };
+  return {output_mask[0] != 0 ? grad : none(),
+          output_mask[1] != 0 ? grads::sum_to(grad, {linear.size(-1)}) : none()};
 }
 
 Tensor linear_gelu(const Tensor& input, const Tensor& weight, const Tensor& bias, Str approximate) {
