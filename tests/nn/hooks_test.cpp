@@ -179,7 +179,8 @@ TEST(Lazy, InstanceNormsTakeTheirChannelsFromTheFirstInput) {
   EXPECT_EQ(values(lazy.running_var), values(same.running_var));
   EXPECT_EQ(values(unbatched(x[1])), values(same(x)[1]));
   EXPECT_EQ(unbatched.weight.numel(), 6);
-  EXPECT_EQ(values(LazyInstanceNorm1d()(x[0])), values(InstanceNorm1d(6)(x[0].flatten(1))));
+  const Tensor series = x[0].flatten(1);
+  EXPECT_EQ(values(LazyInstanceNorm1d()(series)), values(InstanceNorm1d(6)(series)));
   LazyInstanceNorm3d none;
   EXPECT_EQ(none(x.unsqueeze(2)).sizes().vec(), (std::vector<int64_t>{2, 6, 1, 4, 5}));
   EXPECT_TRUE(none.parameters().empty());
