@@ -135,11 +135,12 @@ void StagePanel(const void* from, mt_dtype dtype, int64_t row, int64_t col, int6
 
 // ---- scores ----
 
-// exp(x) for x < 88; 0 below -87, where results would be denormal, which is slow. Keeps NaN.
+// exp(x); infinity from 88.4 on, where the exponent's field is full, and 0 below -87, where results
+// would be denormal, which is slow. Keeps NaN.
 HWY_INLINE V Exp(V x) {
   const D d;
   const V low = hn::Set(d, -87.0f);
-  const V clamped = vec::Clamp(d, x, low, hn::Set(d, 88.0f));
+  const V clamped = vec::Clamp(d, x, low, hn::Set(d, 89.0f));
   const V magic = hn::Set(d, vec::round_magic<D> + 127);
   const V t = hn::MulAdd(clamped, hn::Set(d, 0x1.715476p0f), magic);
   const V p = vec::ExpPoly(d, vec::ReduceLn2(d, clamped, hn::Sub(t, magic)));
