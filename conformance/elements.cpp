@@ -42,6 +42,19 @@ T from_double(double value) {
 
 }  // namespace
 
+double epsilon(ScalarType dtype) {
+  switch (dtype) {
+    case kFloat16:
+      return 0x1p-10;
+    case kBFloat16:
+      return 0x1p-7;
+    case kFloat32:
+      return 0x1p-23;
+    default:
+      return 0x1p-52;
+  }
+}
+
 void store(const Element& value, ScalarType dtype, char* memory, int64_t index) {
   visit(dtype, [&](auto zero) {
     using T = decltype(zero);

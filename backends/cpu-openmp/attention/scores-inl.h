@@ -68,7 +68,7 @@ HWY_INLINE V Exp(V x) {
   return V{_mm512_scalef_ps(vec::ExpPoly(d, vec::ReduceLn2(d, clamped, n)).raw, n.raw)};
 #else
   const V low = hn::Set(d, -87.0f);
-  const V clamped = vec::Clamp(d, x, low, hn::Set(d, 88.0f));
+  const V clamped = vec::Clamp(d, x, low, hn::Set(d, 89.0f));
   const V magic = hn::Set(d, vec::round_magic<D> + 127);
   const V t = hn::MulAdd(clamped, hn::Set(d, 0x1.715476p0f), magic);
   const V p = vec::ExpPoly(d, vec::ReduceLn2(d, clamped, hn::Sub(t, magic)));
