@@ -58,7 +58,8 @@ inline const void* At(const void* from, mt_dtype dtype, int64_t offset) {
   return static_cast<const char*>(from) + offset * sdk::itemsize(dtype);
 }
 
-// exp(x) for x < 88. Results that would be denormal, which is slow, may be 0. Keeps NaN.
+// exp(x), infinity for x from 89 to 1e6. Results that would be denormal, which is slow, may be 0.
+// Keeps NaN.
 HWY_INLINE V Exp(V x) {
   const D d;
 #if HWY_TARGET == HWY_AVX3
