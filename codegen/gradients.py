@@ -200,6 +200,7 @@ def _derived(
         results=tuple(Result(f, "result" if len(fields) == 1 else f, "", True) for f in fields),
         grad=Gradient("decompose"),
         tolerance=dict(op.tolerance),
+        backward_stable=op.backward_stable,
         derived=True,
         parent=op.full_name,
         takes_complex=takes_complex,

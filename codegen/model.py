@@ -98,6 +98,8 @@ class Op:
     accepts: for arguments of type `same`, the class of allowed types, one of ACCEPTS.
     layout_of: the arguments that `layout: follow(...)` names.
     autocast: the autocast policy, one of POLICIES.
+    backward_stable: the results are those of operands with rounding errors.
+    non_finite_spreads: which elements of the results a non-finite operand reaches is not defined.
     parent: for a derived op, the full name of the op whose gradient it computes.
     aliases: other names of the function.
     takes_complex: a body that takes complex operands.
@@ -128,6 +130,8 @@ class Op:
     dynamic: bool = False
     samples: str = ""
     tolerance: dict[str, float] = field(default_factory=dict)
+    backward_stable: bool = False
+    non_finite_spreads: bool = False
     autocast: str = "none"
     derived: bool = False
     parent: str = ""

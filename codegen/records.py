@@ -54,6 +54,8 @@ KEYS = (
     "dynamic",
     "samples",
     "tolerance",
+    "stability",
+    "non_finite",
     "autocast",
     "complex",
 )
@@ -231,6 +233,8 @@ class _Record:
         if (samples := self.text("samples")) is not None:
             op.samples = samples.text
         self._layout(op)
+        op.backward_stable = self.text("stability", ("backward",)) is not None
+        op.non_finite_spreads = self.text("non_finite", ("spreads",)) is not None
         for name, value in self.mapping("tolerance"):
             try:
                 if name.text not in SCALAR_TYPES:

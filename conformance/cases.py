@@ -24,7 +24,21 @@ from codegen.program import evaluate
 from codegen.schema import Arg
 
 FOLDER = Path(__file__).parent / "samples"
-KEYS = {"shape", "dtype", "low", "high", "away", "values", "layout", "unique", "sorted", "grad", "device", "matrix"}
+KEYS = {
+    "shape",
+    "dtype",
+    "low",
+    "high",
+    "away",
+    "values",
+    "layout",
+    "unique",
+    "sorted",
+    "grad",
+    "device",
+    "matrix",
+    "finite",
+}
 CASE_KEYS = {"op", "args", "error", "large"}
 COMBINATIONS = 6  # the most informative combinations of non-tensor arguments, which get a few cases each
 

@@ -54,6 +54,8 @@ OpRecord record(const Json& json) {
   op.nodes = json.at("nodes").get<std::set<std::string>>();
   op.cost = json.at("cost");
   op.tolerance = json.at("tolerance").get<std::map<std::string, double>>();
+  op.backward_stable = json.at("backward_stable");
+  op.non_finite_spreads = json.at("non_finite_spreads");
   const auto none = json.at("grad").at("no_grad").get<std::set<std::string>>();
   for (const Json& a : json.at("args")) {
     OpArg arg{a.at("name"), a.at("type"), a.at("written"), false, a.at("required")};

@@ -52,6 +52,8 @@ struct OpRecord {
   std::map<std::string, std::string> types;  // by tensor argument: same, bool, index or any
   std::set<std::string> nodes;               // operations in the body
   std::map<std::string, double> tolerance;   // by dtype name
+  bool backward_stable = false;              // a result of operands with rounding errors is right
+  bool non_finite_spreads = false;           // non-finite operands may reach any result of a matrix
   Json cost;                                 // {flops, bytes}, as codegen/cost.py writes them
   std::vector<Json> samples;
 

@@ -61,7 +61,7 @@ struct Options {
   int number = -1;     // of the only case to run; -1: all
   bool quick = false;  // one case for each operator and kind of type
   bool gradients = true;
-  bool stress = false;   // also runs the cases of stress.h
+  bool stress = false;   // also runs the slow cases of stress.h: large sizes, several threads
   bool verbose = false;  // prints a line for each operator
   // Called before and after each case. The number is -1 for an outcome of an operator as a whole.
   std::function<void(const std::string& op, int number)> begins;

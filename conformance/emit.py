@@ -45,6 +45,8 @@ def record(op: Op) -> dict:
         "dynamic": op.dynamic,
         "samples": op.samples,
         "tolerance": op.tolerance,
+        "backward_stable": op.backward_stable,
+        "non_finite_spreads": op.non_finite_spreads,
         "hash": f"0x{s.hash:016x}",
         "line": op.line,
         "nodes": _node_ops(op),

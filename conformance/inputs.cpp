@@ -137,11 +137,11 @@ std::vector<Element> draw(const Json& spec, ScalarType dtype, int64_t count, Sou
       to = std::max(to, from + 1);
       e = Element::of_int(random.integer(from, to));
     } else {
-      const bool coarse = source.twist.coarse && !spec.value("unique", false);
+      const double grid = spec.value("unique", false) ? 0 : source.twist.grid;
       double value = 0;
       do {
         value = random.uniform(low, high);
-        if (coarse) value = std::max(low, std::floor(value * 64) / 64);
+        if (grid > 0) value = std::max(low, std::floor(value / grid) * grid);
       } while (std::abs(value) < away);
       e = Element::of_float(value);
     }
@@ -210,9 +210,22 @@ void apply_twist(const Source& source, const Json& spec, ScalarType dtype,
     elements->back() = Element::of_float(size);
   }
   if (twist.tensor == source.tensors) {
-    (*elements)[any] = Element::of_float(twist.value);
+    const bool takes = std::isfinite(twist.value) || !spec.value("finite", false);
+    if (takes) (*elements)[any] = Element::of_float(twist.value);
+    if (takes && twist.everywhere) {
+      std::fill(elements->begin(), elements->end(), Element::of_float(twist.value));
+    }
   } else if (twist.zeros) {
     std::fill(elements->begin(), elements->end(), Element::of_float(0));
+  }
+  if (twist.rounding == 0) return;
+  Random errors(twist.rounding * 1000 + static_cast<uint64_t>(source.tensors));
+  double most = 0;
+  for (const Element& e : *elements) {
+    if (std::isfinite(e.as_double())) most = std::max(most, std::abs(e.as_double()));
+  }
+  for (Element& e : *elements) {
+    e = Element::of_float(e.as_double() + errors.uniform(-2, 2) * epsilon(dtype) * most);
   }
 }
 

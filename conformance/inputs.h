@@ -57,15 +57,20 @@ struct Arguments {
 
 // Changes of the elements that a sample describes.
 struct Twist {
-  // Floats are multiples of 1/64, so that sums of many, and of their products, are exact.
-  bool coarse = false;
+  // Floats are multiples of this power of 2, so that sums of them, and of their products, are
+  // exact; 0: any floats.
+  double grid = 0;
   // The first, the last and another element of each tensor are so large that even a mean of many
   // shows whether it counts them.
   bool spikes = false;
-  int tensor = -1;     // the floating tensor of which one element is `value`
-  double value = 0;    // NaN, an infinity or -0
-  bool zeros = false;  // all elements of the other floating tensors are 0
-  uint64_t place = 0;  // chooses the element
+  int tensor = -1;          // the floating tensor of which one element is `value`
+  double value = 0;         // NaN, an infinity or -0
+  bool everywhere = false;  // every element of that tensor is `value`
+  bool zeros = false;       // all elements of the other floating tensors are 0
+  uint64_t place = 0;       // chooses the element
+  // Floats get errors of up to two rounding errors of the tensor's largest element, as
+  // factorizations make. Each number but 0 gives other ones.
+  uint64_t rounding = 0;
 };
 
 // Makes the arguments on a device; they depend only on the case, the seed and the twist. Memory

@@ -151,6 +151,7 @@ std::vector<Case> stress_cases(const OpRecord& op, int first) {
   }
   if (bases[0].typed) {
     for (const ScalarType dtype : {kBFloat16, kFloat64, kInt64}) {
+      if (dtype == kInt64 && bases[0].sample->value("floats", false)) continue;
       add(bases[0], Kind::kLarge, kSmallElements, -1, dtype);
     }
     for (const ScalarType dtype : {kBFloat16, kFloat64}) {
@@ -198,7 +199,7 @@ std::optional<Case> resolve(const Case& c, uint64_t seed, Device device) {
     if (c.elements == 0 || c.kind == Kind::kThreads) {
       if (auto found = accepted(*c.sample, dtype)) return found;
     }
-    if (!c.typed || c.dtype != kFloat32) break;
+    if (!c.typed || c.dtype != kFloat32 || c.sample->value("floats", false)) break;
   }
   return {};
 }
@@ -207,9 +208,10 @@ std::vector<Variation> variations_of(const Case& c, uint64_t seed) {
   std::vector<Variation> variations;
   const bool by_element = c.op->meaning == "pointwise" || c.op->meaning == "view";
   if (c.kind == Kind::kLarge) {
-    variations.push_back({"", {.coarse = !by_element}});
+    constexpr double kOfSums = 0x1p-6, kOfElements = 0x1p-12;  // 1 + x is exact, too
+    variations.push_back({"", {.grid = by_element ? kOfElements : kOfSums}});
     if (!by_element && is_floating_point(c.dtype)) {
-      variations.push_back({"with large elements ", {.coarse = true, .spikes = true}});
+      variations.push_back({"with large elements ", {.grid = kOfSums, .spikes = true}});
     }
     return variations;
   }
@@ -233,6 +235,9 @@ std::vector<Variation> variations_of(const Case& c, uint64_t seed) {
              {.tensor = own, .value = value, .zeros = zeros, .place = ++place}});
       }
     }
+    // Nothing is larger than what a maximum begins with.
+    variations.push_back({"with -inf everywhere in '" + name + "' ",
+                          {.tensor = own, .value = -kInfinity, .everywhere = true}});
   };
   for (const auto& [name, value] : arguments.values) {
     if (const auto* tensor = std::get_if<Tensor>(&value.variant())) visit(name, *tensor);

@@ -19,12 +19,15 @@ struct Window {
 };
 
 void check_list(IntList list, int64_t n, int64_t least, const char* name, const char* op) {
-  check_shape(static_cast<int64_t>(list.size()) == n, op, name, " has ", list.size(),
-              " values for ", n, " spatial dimensions");
+  check_shape(static_cast<int64_t>(list.size()) == n || list.size() == 1, op, name, " has ",
+              list.size(), " values: give one, or one for each of the ", n, " spatial dimensions");
   for (const int64_t value : list) {
     check_value(value >= least, op, name, " ", list, " has ", value, ": the least is ", least);
   }
 }
+
+// Returns the value of a spatial dimension in a list that has one for each, or one for all.
+int64_t value_of(IntList list, int64_t i) { return list[list.size() == 1 ? 0 : i]; }
 
 // Returns `strides` if they are those of a contiguous tensor in some permutation; else none, which
 // means row-major.
@@ -67,19 +70,20 @@ Dims result_sizes(IntList input, IntList weight, const Window& w, const char* op
   Dims sizes = {input[0], w.transposed ? per_weight : weight[0]};
   for (int64_t i = 0; i < n; ++i) {
     const int64_t size = input[2 + i], kernel = weight[2 + i];
+    const int64_t stride = value_of(w.stride, i), padding = value_of(w.padding, i);
+    const int64_t dilation = value_of(w.dilation, i), more = value_of(w.output_padding, i);
     check_shape(kernel >= 1, op, "weight ", weight, " has an empty window");
-    const Wide reach = Wide{w.dilation[i]} * (kernel - 1) + 1;
+    const Wide reach = Wide{dilation} * (kernel - 1) + 1;
     Wide result;
     if (w.transposed) {
-      check_value(w.output_padding[i] < std::max(w.stride[i], w.dilation[i]), op, "output_padding ",
-                  w.output_padding, " must be smaller than stride ", w.stride, " or dilation ",
-                  w.dilation);
-      result = Wide{size - 1} * w.stride[i] - 2 * Wide{w.padding[i]} + reach + w.output_padding[i];
+      check_value(more < std::max(stride, dilation), op, "output_padding ", w.output_padding,
+                  " must be smaller than stride ", w.stride, " or dilation ", w.dilation);
+      result = Wide{size - 1} * stride - 2 * Wide{padding} + reach + more;
     } else {
-      const Wide room = size + 2 * Wide{w.padding[i]} - reach;
+      const Wide room = size + 2 * Wide{padding} - reach;
       check_shape(room >= 0, op, "the window of weight ", weight, " with dilation ", w.dilation,
                   " is larger than the padded input, ", input, " with padding ", w.padding);
-      result = room / w.stride[i] + 1;
+      result = room / stride + 1;
     }
     sizes.push_back(checked(result, op, "the size of the result"));
     check_shape(sizes.back() >= 1, op, "input ", input, " and weight ", weight, " would give size ",

@@ -6,9 +6,9 @@
 #include "mytorch/ops/atleast_3d.h"
 #include "mytorch/ops/cat.h"
 #include "mytorch/ops/constant_pad_nd.h"
+#include "mytorch/ops/empty.h"
 #include "mytorch/ops/meshgrid.h"
 #include "mytorch/ops/stack.h"
-#include "mytorch/tensor_values.h"
 #include "ops/check.h"
 #include "ops/geometry.h"
 
@@ -20,6 +20,19 @@ int64_t checked_rows(Wide n, const char* op) {
   constexpr int64_t kMost = int64_t{1} << 32;
   check_shape(n <= kMost, op, "the result would have more than ", kMost, " rows");
   return static_cast<int64_t>(n);
+}
+
+// Returns the number of combinations of r > 0 of n elements. Throws Error(kValue) if they would
+// have more than 2^28 elements.
+int64_t count_combinations(int64_t n, int64_t r, bool with_replacement, const char* op) {
+  const Wide of = with_replacement ? Wide{n} + r - 1 : Wide{n};
+  if (n == 0 || of < r) return 0;
+  constexpr int64_t kMost = int64_t{1} << 28;
+  const Wide fewer = std::min(Wide{r}, of - r);  // as many combinations as of r elements
+  Wide count = 1;                                // of i of the elements: it grows with i
+  for (Wide i = 1; i <= fewer && count <= kMost; ++i) count = count * (of - i + 1) / i;
+  check_value(count * r <= kMost, op, "the result would have more than ", kMost, " elements");
+  return static_cast<int64_t>(count);
 }
 
 }  // namespace
@@ -82,27 +95,19 @@ Tensor combinations(const Tensor& self, int64_t r, bool with_replacement) {
   check_value(r >= 0, op, "r is ", r, ": it must not be negative");
   const int64_t n = self.numel();
   if (r == 0) return self.slice(0, 0, 0);
-  constexpr int64_t kMost = int64_t{1} << 28;
-  std::vector<int64_t> positions;
-  if (with_replacement ? n > 0 : r <= n) {
-    check_value(r <= kMost, op, "the result would have more than ", kMost, " elements");
-    // Counts as an odometer whose digits ascend.
-    std::vector<int64_t> digits(r);
-    for (int64_t i = 0; i < r; ++i) digits[i] = with_replacement ? 0 : i;
-    for (;;) {
-      check_value(static_cast<int64_t>(positions.size()) + r <= kMost, op,
-                  "the result would have more than ", kMost, " elements");
-      positions.insert(positions.end(), digits.begin(), digits.end());
-      int64_t i = r - 1;
-      while (i >= 0 && digits[i] == (with_replacement ? n - 1 : n - r + i)) --i;
-      if (i < 0) break;
-      ++digits[i];
-      for (int64_t j = i + 1; j < r; ++j) digits[j] = digits[j - 1] + (with_replacement ? 0 : 1);
-    }
+  const int64_t rows = count_combinations(n, r, with_replacement, op);
+  const Tensor index = mytorch::empty({rows, r}, kInt64);
+  // Counts as an odometer whose digits ascend.
+  auto* digits = index.data<int64_t>();
+  for (int64_t i = 0; rows > 0 && i < r; ++i) digits[i] = with_replacement ? 0 : i;
+  for (int64_t row = 1; row < rows; ++row) {
+    digits = std::copy(digits, digits + r, digits + r) - r;
+    int64_t i = r - 1;
+    while (digits[i] == (with_replacement ? n - 1 : n - r + i)) --i;
+    ++digits[i];
+    for (int64_t j = i + 1; j < r; ++j) digits[j] = digits[j - 1] + (with_replacement ? 0 : 1);
   }
-  const int64_t rows = static_cast<int64_t>(positions.size()) / r;
-  const Tensor index = mytorch::tensor(positions, kInt64).to(self.device());
-  return self.index_select(0, index).reshape({rows, r});
+  return self.index_select(0, index.view({-1}).to(self.device())).reshape({rows, r});
 }
 
 Tensor fliplr(const Tensor& self) {

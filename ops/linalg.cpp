@@ -188,9 +188,11 @@ Tensors<2> linear_gelu_forward(const Tensor& input, const Tensor& weight, const 
 Tensors<2> linear_gelu_backward(const Tensor& grad_output, const Tensor& linear, Str approximate,
                                 IntList output_mask) {
   const Tensor grad = mytorch::gelu_grad(grad_output, linear, approximate);
-  const Tensor none = mytorch::empty({0}, linear.dtype(), linear.device());
-  return {output_mask[0] != 0 ? grad : none,
-          output_mask[1] != 0 ? grads::sum_to(grad, {linear.size(-1)}) : none};
+  // Each result is a tensor of its own, with its own history.
+  const auto none = [&] { return mytorch::empty({0}, linear.dtype(), linear.device()); };
+  Tensor sums = output_mask[1] != 0 ? grads::sum_to(grad, {linear.size(-1)}) : none();
+  if (output_mask[0] != 0 && sums.is_same(grad)) sums = grad.clone();
+  return {output_mask[0] != 0 ? grad : none(), std::move(sums)};
 }
 
 Tensor linear_gelu(const Tensor& input, const Tensor& weight, const Tensor& bias, Str approximate) {

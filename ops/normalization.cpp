@@ -629,8 +629,8 @@ Tensors<3> native_batch_norm(const Tensor& input, const Tensor& weight, const Te
   auto [out, mean, var] =
       normalize_batch(input, weight, bias, running_mean, running_var, training, momentum, eps);
   if (training) return {out, mean, (var + eps).rsqrt()};
-  const Tensor none = mytorch::empty(0, wide_type(input.dtype()), input.device());
-  return {out, none, none};
+  const auto none = [&] { return mytorch::empty(0, wide_type(input.dtype()), input.device()); };
+  return {out, none(), none()};
 }
 
 Tensors<3> native_group_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,

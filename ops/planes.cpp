@@ -3,9 +3,9 @@
 
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/constant_pad_nd.h"
+#include "mytorch/ops/empty.h"
 #include "mytorch/ops/index_add.h"
 #include "mytorch/ops/zeros.h"
-#include "mytorch/tensor_values.h"
 #include "ops/check.h"
 #include "ops/geometry.h"
 
@@ -44,7 +44,7 @@ Tensor rearranged(const Tensor& self, std::initializer_list<int64_t> parts,
 // The windows of one dimension: element k of window i is at i * stride + k * dilation.
 struct Windows {
   int64_t count;
-  std::vector<int64_t> index;  // (count, kernel), row-major
+  Tensor index;  // (count * kernel), on the host
 };
 
 // The arguments of im2col and col2im for the two dimensions.
@@ -76,14 +76,12 @@ struct Fold {
     const int64_t count = static_cast<int64_t>((room - reach) / stride[d]) + 1;
     check_shape(Wide{count} * kernel[d] <= kMostIndices, op, "the windows would have more than ",
                 kMostIndices, " rows or columns");
-    Windows found{count, {}};
-    found.index.reserve(static_cast<size_t>(count * kernel[d]));
+    const Tensor index = mytorch::empty({count * kernel[d]}, kInt64);
+    auto* to = index.data<int64_t>();
     for (int64_t i = 0; i < count; ++i) {
-      for (int64_t k = 0; k < kernel[d]; ++k) {
-        found.index.push_back(i * stride[d] + k * dilation[d]);
-      }
+      for (int64_t k = 0; k < kernel[d]; ++k) *to++ = i * stride[d] + k * dilation[d];
     }
-    return found;
+    return {count, index};
   }
 
   Dims kernel, dilation, padding, stride;
@@ -91,7 +89,7 @@ struct Fold {
 };
 
 Tensor index_of(const Windows& windows, const Tensor& like) {
-  return mytorch::tensor(windows.index, kInt64).to(like.device());
+  return windows.index.to(like.device());
 }
 
 }  // namespace

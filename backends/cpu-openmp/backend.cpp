@@ -21,6 +21,7 @@ const char* pinned() { return std::getenv("MYTORCH_CPU"); }
 
 const char* describe(void* /*self*/) {
   static const std::string text = std::string("vector code for ") + simd::instruction_set() +
+                                  (simd::has_bfloat16_pairs() ? " with BF16" : "") +
                                   (pinned() != nullptr ? ", pinned by MYTORCH_CPU" : "");
   return text.c_str();
 }

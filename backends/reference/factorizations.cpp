@@ -116,8 +116,9 @@ int lu(Matrix& a, std::vector<int32_t>& pivots) {
 }
 
 // x := (I - tau v v^T) x for the columns of x from `first` on. v has a 1 in row `at` and is that of
-// `vectors` below it.
+// `vectors` below it. Nothing is done if tau is 0, as in LAPACK, also if v is not finite.
 void reflect(const Matrix& vectors, int64_t at, double tau, Matrix& x, int64_t first) {
+  if (tau == 0) return;
   for (int64_t c = first; c < x.columns; ++c) {
     Sum<double> sum;
     sum.add(x(at, c));

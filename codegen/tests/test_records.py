@@ -420,6 +420,8 @@ class RefusalTest(unittest.TestCase):
         self.record(self.P + "\ntolerance: {float31: 1}", "maps a ScalarType")
         self.record(self.P + "\ntolerance: {float32: low}", "maps a ScalarType")
         self.record(self.P + "\ntolerance: 3", "`tolerance` is not a mapping")
+        self.record(self.P + "\nstability: forward", "`stability: forward` is none of backward")
+        self.record(self.P + "\nnon_finite: no", "`non_finite: no` is none of spreads")
         self.record(self.P + "\nsamples: [a]", "`samples` is not a text")
         self.record(self.P + "\ntypes: {other: bool}", "names `other`, which is no tensor")
         self.record("pointwise: number(self)\ngrad: none\ntypes: {self: any}", "is none of same, bool, index")

@@ -61,7 +61,8 @@ void parallel_for(mt_ctx* ctx, int64_t begin, int64_t end, int64_t grain, mt_ran
       std::min<int64_t>(ctx->num_threads, (end - begin) / std::max<int64_t>(grain, 1));
   if (pieces <= 1 || inside) return range.run(0);
   range.pieces = pieces;
-  workers::run_pieces(pieces, run_piece, &range);
+  const auto kind = reinterpret_cast<uintptr_t>(body) * 31 + static_cast<uintptr_t>(end - begin);
+  workers::run_pieces(pieces, kind, run_piece, &range);
 }
 
 }  // namespace mytorch

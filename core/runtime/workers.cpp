@@ -1,5 +1,6 @@
 #include "core/runtime/workers.h"
 
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
@@ -12,6 +13,8 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -27,14 +30,21 @@ namespace {
 // training step; on a busy one, about as long as it takes to sleep and to be woken.
 constexpr int64_t kQuietSpin = 2'000'000;  // ns
 constexpr int64_t kBusySpin = 3'000;
-// A spinning thread that does not see the clock for this long was not running. The system gives
-// processors for a millisecond or more; interrupts are shorter.
+// A spinning thread that does not see the clock for this long asks whether it was running.
 constexpr int64_t kGap = 200'000;
+constexpr int64_t kAskEvery = 1'000'000;
+constexpr int64_t kUsualSlice = 1'500'000;
+// The machine is busy if a thread loses more than this much and more than a fifth of its time:
+// services that wake up now and then take less, and so does a bad choice of the system's scheduler.
+constexpr int64_t kMuch = 6'000'000;
 // How long the machine counts as busy after that. Doubles while it happens again and again.
 constexpr int64_t kShortestBusy = 100'000'000;
 constexpr int64_t kLongestBusy = 1'600'000'000;
-// A worker that was woken for nothing is not woken for the next 1, 3, 7 and then 15 loops.
-constexpr uint32_t kMostLate = 4;
+// On a busy machine, a loop that took longer than its caller alone would have is the caller's for
+// 16 times the loss, then 32 times and so on, up to 512.
+constexpr int kFirstLoss = 4;
+constexpr int kLastLoss = 9;
+constexpr int64_t kLeastLoss = 1'000;  // ns
 constexpr int64_t kMaxWorkers = 4096;
 
 int64_t now() {
@@ -60,22 +70,65 @@ void futex_wake(std::atomic<uint32_t>& word) {
 
 // ---- whether other programs want the processors ----
 
-std::atomic<int64_t> busy_until{0};
+std::atomic<int64_t> busy_until{0};  // or 0 if it is quiet
+std::atomic<int64_t> busy_ended{0};
 std::atomic<int64_t> busy_length{kShortestBusy};
 
-// Called by a thread that has not run for a while. Virtual machines and long interrupts make gaps,
-// too, so asks the system whether it gave the processor to somebody else.
-void check_preempted(int64_t time) {
-  thread_local int64_t seen = 0;
+// Whether the machine is busy. Only then sets `time`.
+bool is_busy(int64_t& time) {
+  int64_t until = busy_until.load(std::memory_order_relaxed);
+  if (until == 0) [[likely]]
+    return false;
+  time = now();
+  if (time < until) return true;
+  busy_until.compare_exchange_strong(until, 0, std::memory_order_relaxed);
+  return false;
+}
+
+void become_busy(int64_t until) {
+  busy_ended.store(until, std::memory_order_relaxed);
+  busy_until.store(until, std::memory_order_relaxed);
+}
+
+// Returns how long this thread has been ready to run, and others ran instead.
+int64_t delayed() {
+  // The second number. Systems without it count each time for a usual slice.
+  const int file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return -1;
+  char text[64] = {};
+  const ssize_t size = read(file, text, sizeof(text) - 1);
+  close(file);
+  const char* const space = size > 0 ? std::strchr(text, ' ') : nullptr;
+  return space == nullptr ? -1 : std::strtoll(space, nullptr, 10);
+}
+
+// Returns how long it has been so since the last call, and 0 at the first. Asks the system, which
+// takes microseconds, once in a millisecond: services of the system run often, but for less.
+int64_t newly_delayed(int64_t time) {
+  thread_local int64_t asked = 0, preempted = -1, before = 0;
+  if (time - asked < kAskEvery) return 0;
+  asked = time;
   rusage usage;
-  if (getrusage(RUSAGE_THREAD, &usage) != 0 || usage.ru_nivcsw == seen) return;
-  seen = usage.ru_nivcsw;
-  const int64_t until = busy_until.load(std::memory_order_relaxed);
+  if (getrusage(RUSAGE_THREAD, &usage) != 0 || usage.ru_nivcsw == preempted) return 0;
+  const int64_t times = usage.ru_nivcsw - preempted, total = delayed();
+  const int64_t lost = preempted < 0 ? 0 : total < 0 ? times * kUsualSlice : total - before;
+  preempted = usage.ru_nivcsw;
+  before = total;
+  return lost;
+}
+
+// Called by a thread that has lost its processor for `gap`.
+void count_lost(int64_t time, int64_t gap) {
+  thread_local int64_t lost = 0, counted = time;
+  lost = std::max<int64_t>(0, lost - (time - counted) / 5) + gap;
+  counted = time;
+  const int64_t ended = busy_ended.load(std::memory_order_relaxed);
+  if (lost < kMuch || time < ended) return;
+  lost = 0;
   int64_t length = busy_length.load(std::memory_order_relaxed);
-  if (time < until) return;
-  length = time - until < length ? std::min(2 * length, kLongestBusy) : kShortestBusy;
+  length = time - ended < length ? std::min(2 * length, kLongestBusy) : kShortestBusy;
   busy_length.store(length, std::memory_order_relaxed);
-  busy_until.store(time + length, std::memory_order_relaxed);
+  become_busy(time + length);
 }
 
 // Spins until done() returns true. Returns false if it is time to sleep.
@@ -83,16 +136,21 @@ template <class Done>
 bool spin(Done done) {
   if (done()) return true;
   const int64_t start = now();
+  bool looked = false;
   for (int64_t last = start;;) {
     for (int i = 0; i < 16; ++i) {
       pause();
       if (done()) return true;
     }
     const int64_t time = now();
-    if (time - last > kGap) check_preempted(time);
-    last = time;
-    const bool busy = time < busy_until.load(std::memory_order_relaxed);
+    bool busy = time < busy_until.load(std::memory_order_relaxed);
+    if (!busy && (time - last > kGap || (!looked && time - start > kBusySpin))) {
+      looked = true;
+      if (const int64_t lost = newly_delayed(time); lost > 0) count_lost(time, lost);
+      busy = time < busy_until.load(std::memory_order_relaxed);
+    }
     if (time - start > (busy ? kBusySpin : kQuietSpin)) return false;
+    last = time;
   }
 }
 
@@ -126,33 +184,46 @@ struct Loop {
   }
 };
 
+// What workers of a busy machine were worth to loops of one kind.
+struct Kind {
+  uintptr_t key = 0;
+  int64_t not_before = 0;  // the next try
+  int losses = 0;          // in a row
+};
+
+Kind& kind_of(uintptr_t key) {
+  thread_local constinit std::array<Kind, 64> kinds{};
+  Kind& kind = kinds[(key ^ key >> 6 ^ key >> 12) % kinds.size()];
+  if (kind.key != key) kind = {key, 0, 0};
+  return kind;
+}
+
+// The loop has taken `total`, and its caller `own` for one of its `pieces`.
+void learn(Kind& kind, int64_t time, int64_t total, int64_t own, int64_t pieces) {
+  const int64_t loss = total - own * pieces;
+  if (loss < -own * pieces / 16) {
+    kind.losses = 0;
+    return;
+  }
+  const int doublings = std::min(kFirstLoss + kind.losses++, kLastLoss);
+  kind.not_before = time + (std::max(loss, kLeastLoss) << doublings);
+}
+
 struct alignas(64) Worker {
   static constexpr uintptr_t kIdle = 0;
   static constexpr uintptr_t kRunning = 1;
 
   std::atomic<uintptr_t> job{kIdle};  // or a Loop*, which offers a piece
   std::atomic<uint32_t> asleep{0};    // what the worker sleeps on
-  std::atomic<bool> waking{false};    // woken, and not running yet
-  std::atomic<uint32_t> late{0};      // how many times in a row it came too late for its piece
-  std::atomic<uint32_t> left_out{0};  // for how many loops it is not woken
   std::atomic<uint64_t> begun{0};
 
-  // Offers a piece of the loop. Returns whether the worker was idle. `must`: wakes it also if it
-  // often came too late.
-  bool offer(Loop& loop, bool must) {
+  // Offers a piece of the loop. Returns whether the worker was idle.
+  bool offer(Loop& loop) {
     if (job.load(std::memory_order_relaxed) != kIdle) return false;
-    if (!must && asleep.load(std::memory_order_relaxed) != 0) {
-      const uint32_t left = left_out.load(std::memory_order_relaxed);
-      if (left > 0) {
-        left_out.store(left - 1, std::memory_order_relaxed);
-        return false;
-      }
-    }
     uintptr_t idle = kIdle;
     if (!job.compare_exchange_strong(idle, reinterpret_cast<uintptr_t>(&loop))) return false;
     // The worker announces its sleep before it looks for a job the last time.
     if (asleep.load() != 0) {
-      waking.store(true, std::memory_order_relaxed);
       asleep.store(0);
       futex_wake(asleep);
     }
@@ -162,16 +233,8 @@ struct alignas(64) Worker {
   // Takes the piece back. Returns false if the worker has begun it.
   bool take_back(Loop& loop) {
     auto offered = reinterpret_cast<uintptr_t>(&loop);
-    if (job.load(std::memory_order_relaxed) != offered ||
-        !job.compare_exchange_strong(offered, kIdle, std::memory_order_acq_rel)) {
-      return false;
-    }
-    if (waking.load(std::memory_order_relaxed)) {
-      const uint32_t times = std::min(late.load(std::memory_order_relaxed) + 1, kMostLate);
-      late.store(times, std::memory_order_relaxed);
-      left_out.store((1u << times) - 1, std::memory_order_relaxed);
-    }
-    return true;
+    return job.load(std::memory_order_relaxed) == offered &&
+           job.compare_exchange_strong(offered, kIdle, std::memory_order_acq_rel);
   }
 
   // Waits for an offer and accepts it.
@@ -184,11 +247,9 @@ struct alignas(64) Worker {
           futex_wait(asleep, 1);
         }
         asleep.store(0, std::memory_order_relaxed);
-        waking.store(false, std::memory_order_relaxed);
       }
       uintptr_t loop = job.load(std::memory_order_relaxed);
       if (loop != kIdle && job.compare_exchange_strong(loop, kRunning, std::memory_order_acquire)) {
-        if (late.load(std::memory_order_relaxed) != 0) late.store(0, std::memory_order_relaxed);
         return *reinterpret_cast<Loop*>(loop);
       }
     }
@@ -343,7 +404,7 @@ int64_t offer_pieces(Loop& loop, int64_t pieces) {
       loop.piece_of.resize(static_cast<size_t>(count));
     }
     loop.piece_of[static_cast<size_t>(w)] = piece;
-    if (!threads.worker(w).offer(loop, loop.together)) continue;
+    if (!threads.worker(w).offer(loop)) continue;
     loop.offered.push_back(w);
     ++piece;
   }
@@ -360,11 +421,14 @@ void begin_loop(Loop& loop, int64_t pieces, Piece run, void* user, bool together
 
 }  // namespace
 
-void run_pieces(int64_t pieces, Piece run, void* user) {
-  Loop& loop = thread_loop();
+namespace {
+
+void run_loop(Loop& loop, int64_t pieces, Piece run, void* user, int64_t* own_time) {
   begin_loop(loop, pieces, run, user, false);
   const int64_t not_offered = offer_pieces(loop, pieces);
+  const int64_t start = own_time == nullptr ? 0 : now();
   run(user, 0);
+  if (own_time != nullptr) *own_time = now() - start;
   for (int64_t piece = not_offered; piece < pieces; ++piece) run(user, piece);
   auto own = static_cast<uint32_t>(pieces - not_offered);
   // The last first: workers help the other way round.
@@ -379,6 +443,22 @@ void run_pieces(int64_t pieces, Piece run, void* user) {
   loop.wait();
 }
 
+}  // namespace
+
+void run_pieces(int64_t pieces, uintptr_t key, Piece run, void* user) {
+  int64_t start = 0;
+  if (!is_busy(start)) return run_loop(thread_loop(), pieces, run, user, nullptr);
+  Kind& kind = kind_of(key);
+  if (start < kind.not_before) {
+    for (int64_t piece = 0; piece < pieces; ++piece) run(user, piece);
+    return;
+  }
+  int64_t own = 0;
+  run_loop(thread_loop(), pieces, run, user, &own);
+  const int64_t end = now();
+  learn(kind, end, end - start, own, pieces);
+}
+
 void run_together(int64_t pieces, Piece run, void* user) {
   Loop& loop = thread_loop();
   begin_loop(loop, pieces, run, user, true);
@@ -388,7 +468,7 @@ void run_together(int64_t pieces, Piece run, void* user) {
   for (int64_t w = 0; piece < pieces; w = (w + 1) % pool().count()) {
     if (std::find(loop.offered.begin(), loop.offered.end(), w) != loop.offered.end()) continue;
     loop.piece_of[static_cast<size_t>(w)] = piece;
-    if (!pool().worker(w).offer(loop, true)) {
+    if (!pool().worker(w).offer(loop)) {
       std::this_thread::yield();
       continue;
     }
@@ -404,8 +484,6 @@ int64_t ensure(int64_t threads) { return std::min(threads, pool().grow(threads -
 
 Stats stats() { return pool().stats(); }
 
-void pretend_busy(int64_t milliseconds) {
-  busy_until.store(now() + milliseconds * 1'000'000, std::memory_order_relaxed);
-}
+void pretend_busy(int64_t milliseconds) { become_busy(now() + milliseconds * 1'000'000); }
 
 }  // namespace mytorch::workers

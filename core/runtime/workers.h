@@ -17,9 +17,9 @@ namespace mytorch::workers {
 
 using Piece = void (*)(void* user, int64_t piece);
 
-// Calls run(user, i) for each i in [0, pieces) and returns when all are done. Not to be called
-// inside a piece.
-void run_pieces(int64_t pieces, Piece run, void* user);
+// Calls run(user, i) for each i in [0, pieces) and returns when all are done. `kind` is the same
+// number for loops of about the same duration. Not to be called inside a piece.
+void run_pieces(int64_t pieces, uintptr_t kind, Piece run, void* user);
 
 // Runs all pieces at the same time, each on a thread of its own, so that they may wait for each
 // other. `pieces` must not exceed ensure(pieces).

@@ -1,10 +1,13 @@
 // Losses and distances by the options of functions and modules.
 #include "mytorch/nn/functional.h"
+#include "mytorch/ops/clamp.h"
 #include "mytorch/ops/cosine_embedding_loss.h"
 #include "mytorch/ops/cosine_similarity.h"
 #include "mytorch/ops/gaussian_nll_loss.h"
 #include "mytorch/ops/hinge_embedding_loss.h"
 #include "mytorch/ops/margin_ranking_loss.h"
+#include "mytorch/ops/mean.h"
+#include "mytorch/ops/minimum.h"
 #include "mytorch/ops/multi_margin_loss.h"
 #include "mytorch/ops/multilabel_margin_loss.h"
 #include "mytorch/ops/multilabel_soft_margin_loss.h"
@@ -12,7 +15,9 @@
 #include "mytorch/ops/pairwise_distance.h"
 #include "mytorch/ops/poisson_nll_loss.h"
 #include "mytorch/ops/soft_margin_loss.h"
+#include "mytorch/ops/sum.h"
 #include "mytorch/ops/triplet_margin_loss.h"
+#include "nn/functional/options.h"
 
 namespace mytorch::nn::functional {
 
@@ -64,6 +69,36 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
                            const TripletMarginArgs& options) {
   return mytorch::triplet_margin_loss(anchor, positive, negative, options.margin, options.p,
                                       options.eps, options.swap, name_of(options.reduction));
+}
+
+Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& positive,
+                                         const Tensor& negative,
+                                         const TripletMarginWithDistanceArgs& options) {
+  const char* op = "triplet_margin_with_distance_loss";
+  if (!(options.margin > 0)) {
+    fail(ErrorCode::kValue, "[", op, "] margin is ", options.margin, ": give a positive number");
+  }
+  if (anchor.dim() != positive.dim() || anchor.dim() != negative.dim()) {
+    fail(ErrorCode::kShape, "[", op, "] anchor, ", shape_str(anchor.sizes()), ", positive, ",
+         shape_str(positive.sizes()), ", and negative, ", shape_str(negative.sizes()),
+         ", have different numbers of dimensions");
+  }
+  const auto distance = [&](const Tensor& a, const Tensor& b) {
+    return options.distance_function ? options.distance_function(a, b)
+                                     : mytorch::pairwise_distance(a, b);
+  };
+  const Tensor near = distance(anchor, positive);
+  Tensor far = distance(anchor, negative);
+  if (options.swap) far = mytorch::minimum(far, distance(positive, negative));
+  const Tensor terms = mytorch::clamp(near - far + options.margin, 0);
+  switch (options.reduction) {
+    case Reduction::kMean:
+      return mytorch::mean(terms);
+    case Reduction::kSum:
+      return mytorch::sum(terms);
+    default:
+      return terms;
+  }
 }
 
 Tensor multilabel_soft_margin_loss(const Tensor& input, const Tensor& target,

@@ -148,9 +148,9 @@ template class ConvNd<3>;
 // ---- transposed ----
 
 template <size_t n>
-ConvTransposeNd<n>::ConvTransposeNd(int64_t in_channels, int64_t out_channels, Sizes<n> kernel_size,
-                                    ConvTransposeArgs<n> options)
-    : options_(options) {
+ConvTransposeNd<n>::ConvTransposeNd(int64_t out_channels, const Sizes<n>& kernel_size,
+                                    const ConvTransposeArgs<n>& options, int64_t in_channels)
+    : out_channels_(out_channels), kernel_size_(kernel_size), options_(options) {
   const char* module = kConvTranspose<n>;
   check_groups(module, in_channels, out_channels, options.groups);
   check_sizes(module, 1, "kernel_size", kernel_size);
@@ -158,11 +158,39 @@ ConvTransposeNd<n>::ConvTransposeNd(int64_t in_channels, int64_t out_channels, S
   check_sizes(module, 1, "dilation", options.dilation);
   check_sizes(module, 0, "padding", options.padding);
   check_sizes(module, 0, "output_padding", options.output_padding);
-  weight = empty_weight(in_channels, out_channels / options.groups, kernel_size);
-  if (options.bias) bias = empty({out_channels}, kFloat32);
+}
+
+template <size_t n>
+ConvTransposeNd<n>::ConvTransposeNd(int64_t in_channels, int64_t out_channels, Sizes<n> kernel_size,
+                                    ConvTransposeArgs<n> options)
+    : ConvTransposeNd(out_channels, kernel_size, options, in_channels) {
+  create(in_channels);
   register_parameter("weight", weight);
   register_parameter("bias", bias);
+}
+
+template <size_t n>
+ConvTransposeNd<n>::ConvTransposeNd(int64_t out_channels, Sizes<n> kernel_size,
+                                    ConvTransposeArgs<n> options)
+    : ConvTransposeNd(out_channels, kernel_size, options, options.groups) {
+  register_parameter("weight", weight);
+  register_parameter("bias", bias);
+  set_lazy();
+}
+
+template <size_t n>
+void ConvTransposeNd<n>::create(int64_t in_channels) {
+  check_groups(kConvTranspose<n>, in_channels, out_channels_, options_.groups);
+  weight = empty_weight(in_channels, out_channels_ / options_.groups, kernel_size_);
+  if (options_.bias) bias = empty({out_channels_}, kFloat32);
   reset_parameters();
+}
+
+template <size_t n>
+void ConvTransposeNd<n>::finish(const Tensor& input) {
+  if (!lazy()) return;
+  create(lazy_size(input, -static_cast<int64_t>(n) - 1));
+  finish_lazy(input);
 }
 
 template <size_t n>
@@ -187,19 +215,20 @@ functional::ConvTransposeFuncArgs<n> options_of(const Tensor& bias,
 
 template <size_t n>
 Tensor ConvTransposeNd<n>::forward(const Tensor& input) {
+  finish(input);
   return functional::conv_transpose(input, weight, options_of(bias, options_));
 }
 
 template <size_t n>
 Tensor ConvTransposeNd<n>::forward(const Tensor& input, Sizes<n> output_size) {
+  finish(input);
   if (input.dim() <= static_cast<int64_t>(n)) return forward(input);  // throws
   functional::ConvTransposeFuncArgs<n> options = options_of(bias, options_);
   for (size_t i = 0; i < n; ++i) {
     const int64_t size = input.size(static_cast<int64_t>(i) - static_cast<int64_t>(n));
-    const int64_t kernel = weight.size(static_cast<int64_t>(i) + 2);
     if (size < 1 || size > INT32_MAX) return forward(input);  // throws
     const int64_t least = (size - 1) * options_.stride[i] - 2 * options_.padding[i] +
-                          options_.dilation[i] * (kernel - 1) + 1;
+                          options_.dilation[i] * (kernel_size_[i] - 1) + 1;
     const int64_t most = least + options_.stride[i] - 1;
     if (output_size[i] < least || output_size[i] > most) {
       fail(ErrorCode::kValue, "[", kConvTranspose<n>, "] output_size ", shape_str(output_size),
@@ -219,14 +248,11 @@ double ConvTransposeNd<n>::flops(const Tensor& input, const Tensor& /*output*/) 
 
 template <size_t n>
 std::string ConvTransposeNd<n>::describe() const {
-  std::vector<int64_t> kernel = weight.sizes().vec();
-  kernel.erase(kernel.begin(), kernel.begin() + 2);
-  const bool uniform = kernel == std::vector<int64_t>(n, kernel[0]);
   return absl::StrCat(
-      kConvTranspose<n>, "(", weight.size(0), ", ", weight.size(1) * options_.groups,
-      ", kernel_size=", uniform ? absl::StrCat(kernel[0]) : shape_str(kernel),
-      ", stride=", text(options_.stride),
-      extras(text(options_.padding), text(options_.dilation), options_.groups, bias.defined()),
+      lazy() ? "Lazy" : "", kConvTranspose<n>, "(",
+      lazy() ? "" : absl::StrCat(weight.size(0), ", "), out_channels_,
+      ", kernel_size=", text(kernel_size_), ", stride=", text(options_.stride),
+      extras(text(options_.padding), text(options_.dilation), options_.groups, options_.bias),
       text(options_.output_padding) == "0"
           ? ""
           : absl::StrCat(", output_padding=", text(options_.output_padding)),

@@ -147,6 +147,11 @@ Tensor TripletMarginLoss::forward(const Tensor& anchor, const Tensor& positive,
   return functional::triplet_margin_loss(anchor, positive, negative, options_);
 }
 
+Tensor TripletMarginWithDistanceLoss::forward(const Tensor& anchor, const Tensor& positive,
+                                              const Tensor& negative) {
+  return functional::triplet_margin_with_distance_loss(anchor, positive, negative, options_);
+}
+
 Tensor PairwiseDistance::forward(const Tensor& x1, const Tensor& x2) {
   return functional::pairwise_distance(x1, x2, options_);
 }

@@ -126,10 +126,12 @@ InstanceNorm::InstanceNorm(const char* name, int64_t num_features, InstanceNormA
 
 Tensor InstanceNorm::forward(const Tensor& input) {
   const bool batched = input.dim() == dims_ + 2;
-  if ((!batched && input.dim() != dims_ + 1) || input.size(batched ? 1 : 0) != num_features_) {
+  const bool dims = batched || input.dim() == dims_ + 1;
+  if (lazy() && dims) finish(input, batched ? 1 : 0);
+  if (!dims || input.size(batched ? 1 : 0) != num_features_) {
     fail(ErrorCode::kShape, "[", name_, "] input ", shape_str(input.sizes()), " does not have ",
-         dims_ + 2, " dimensions, or ", dims_ + 1, " without a batch, with ", num_features_,
-         " channels");
+         dims_ + 2, " dimensions, or ", dims_ + 1, " without a batch",
+         lazy() ? "" : absl::StrCat(", with ", num_features_, " channels"));
   }
   const bool tracks = running_mean.defined();
   if ((training() || !tracks) && input.numel() == num_features_ * (batched ? input.size(0) : 1)) {
@@ -268,6 +270,27 @@ Tensor LocalResponseNorm::forward(const Tensor& input) {
 std::string LocalResponseNorm::describe() const {
   return absl::StrCat("LocalResponseNorm(", size_, ", alpha=", options_.alpha,
                       ", beta=", options_.beta, ", k=", options_.k, ")");
+}
+
+CrossMapLRN2d::CrossMapLRN2d(int64_t size, LocalResponseNormArgs options)
+    : size_(size), options_(options) {
+  check_at_least("CrossMapLRN2d", 1, {{"size", size}});
+}
+
+Tensor CrossMapLRN2d::forward(const Tensor& input) {
+  if (input.dim() != 4) {
+    fail(ErrorCode::kShape, "[CrossMapLRN2d] input ", shape_str(input.sizes()),
+         " does not have 4 dimensions: give (N, C, H, W)");
+  }
+  LocalResponseNormArgs options = options_;
+  const int64_t window = size_ - (size_ % 2 == 0 ? 1 : 0);
+  options.alpha *= static_cast<double>(window) / static_cast<double>(size_);
+  return functional::local_response_norm(input, window, options);
+}
+
+std::string CrossMapLRN2d::describe() const {
+  return absl::StrCat("CrossMapLRN2d(", size_, ", alpha=", options_.alpha, ", beta=", options_.beta,
+                      ", k=", options_.k, ")");
 }
 
 }  // namespace mytorch::nn

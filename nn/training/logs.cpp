@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <set>
 #include <string_view>
 #include <system_error>
 
@@ -207,7 +208,12 @@ CsvLog::CsvLog(const std::string& path, int64_t first_step) : MetricLog(nullptr)
 
 void CsvLog::log(int64_t step, const Metrics& metrics) {
   std::string header = "step", line = absl::StrCat(step);
+  std::set<std::string> names{"step"};
   for (const auto& [name, value] : metrics) {
+    if (!names.insert(name).second) {
+      fail(ErrorCode::kValue, "[CsvLog] two columns would be named '", name,
+           "': give each metric its own name");
+    }
     absl::StrAppend(&header, ",", field(name));
     absl::StrAppend(&line, ",", exact(value));
   }
@@ -229,7 +235,12 @@ std::map<std::string, std::vector<double>> read_csv_log(const std::string& path)
          "CsvLog wrote");
   }
   std::map<std::string, std::vector<double>> columns;
-  for (const auto& name : names) columns[std::string(name)];
+  for (const auto& name : names) {
+    if (!columns.try_emplace(std::string(name)).second) {
+      fail(ErrorCode::kIo, "[read_csv_log] file ", path, " has two columns named '", piece(name),
+           "': rename one of them");
+    }
+  }
   for (size_t i = 1; i < lines.size(); ++i) {
     if (lines[i].empty()) continue;
     const auto fields = split(lines[i], ',');

@@ -7,6 +7,7 @@
 #include "mytorch/ops/as_strided.h"
 #include "mytorch/ops/copy_.h"
 #include "mytorch/ops/exp.h"
+#include "mytorch/ops/full.h"
 #include "mytorch/ops/lerp.h"
 #include "mytorch/ops/mul.h"
 #include "mytorch/ops/relu.h"
@@ -15,6 +16,7 @@
 #include "mytorch/ops/sum.h"
 #include "mytorch/ops/transpose.h"
 #include "mytorch/ops/unbind.h"
+#include "mytorch/ops/unfold_backward.h"
 #include "mytorch/ops/view.h"
 #include "mytorch/ops/zero_.h"
 #include "mytorch/ops/zeros.h"
@@ -32,6 +34,14 @@ TEST(InPlace, OnANonLeaf) {
   EXPECT_EQ(y.grad_fn(), "MulBackward");
   sum(y).backward();
   EXPECT_EQ(values(x.grad()), (Values{10, 10}));
+}
+
+TEST(InPlace, TheGradientOfUnfoldingToNoDimensionsHasItsOwnMemory) {
+  const Tensor grad = full({1}, 3.0);
+  const Tensor result = unfold_backward(grad, {}, 0, 1, 1);
+  mul_(result, 5.0);
+  EXPECT_EQ(result.item<float>(), 15);
+  EXPECT_EQ(grad.item<float>(), 3);
 }
 
 TEST(InPlace, AnAbsentArgumentIsRefused) {

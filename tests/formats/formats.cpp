@@ -274,6 +274,7 @@ std::vector<Format> all_formats(const std::string& folder) {
     all.push_back(cifar(folder, packed));
     for (const bool images : {false, true}) all.push_back(idx(folder, packed, images));
   }
+  for (Format& format : model_formats(folder)) all.push_back(std::move(format));
   return all;
 }
 

@@ -23,5 +23,7 @@ struct Format {
 
 // Returns all formats. Formats of files use files in `folder`.
 std::vector<Format> all_formats(const std::string& folder);
+// Those of model_files.cpp.
+std::vector<Format> model_formats(const std::string& folder);
 
 }  // namespace mytorch::testing

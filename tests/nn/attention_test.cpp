@@ -9,6 +9,7 @@
 #include <optional>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "mytorch/generator.h"
 #include "mytorch/ops/all.h"
@@ -222,6 +223,39 @@ TEST(Attention, GradientsOfMasksEqualThoseInDouble) {
     const Tensor found = gradient(kFloat32);
     EXPECT_EQ(found.sizes(), mask.sizes());
     EXPECT_TRUE(close(found, gradient(kFloat64), 1e-3)) << mask.sizes();
+  }
+}
+
+// Odd widths, odd numbers of rows and keys, bands that begin anywhere, and operands whose rows
+// begin at odd elements.
+TEST(Attention, SixteenBitsAreCloseToDouble) {
+  for (const ScalarType type : {kBFloat16, kFloat16}) {
+    for (const int64_t width : {33, 64}) {
+      const auto draw = [&](int64_t heads, int64_t rows) {
+        const Tensor wide = randn({2, heads, rows, width + 3}).to(type);
+        return width == 33 ? wide.narrow(3, 1, width) : wide.narrow(3, 0, width).contiguous();
+      };
+      const Tensor q = draw(4, 251), k = draw(2, 301), v = draw(2, 301), grad = draw(4, 251);
+      for (const auto& [left, right, softcap, dropout] :
+           {std::tuple{-1, -1, 0.0, 0.0}, {-1, 7, 0.0, 0.0}, {60, 11, 3.0, 0.1}}) {
+        const auto results = [&, left = left, right = right, softcap = softcap,
+                              dropout = dropout](ScalarType as) {
+          const Tensor x = q.to(as), y = k.to(as), z = v.to(as);
+          const auto [out, lse, draw] = attention_forward(x, y, z, {}, {}, left, right, 13, softcap,
+                                                          0.3, dropout, Generator(7));
+          const auto [dq, dk, dv, dm] =
+              attention_backward(grad.to(as), {}, x, y, z, {}, {}, out, lse, draw, left, right, 13,
+                                 softcap, 0.3, dropout);
+          return std::vector<Tensor>{out, lse, dq, dk, dv};
+        };
+        const std::vector<Tensor> found = results(type), expected = results(kFloat64);
+        const double unit = type == kBFloat16 ? 0x1p-8 : 0x1p-11;
+        for (size_t i = 0; i < found.size(); ++i) {
+          const double most = expected[i].abs().max().item<double>();
+          EXPECT_TRUE(close(found[i], expected[i], 2 * unit * most)) << i << " width " << width;
+        }
+      }
+    }
   }
 }
 

@@ -94,6 +94,11 @@ TEST(Builders, AreTheLastArgumentOfFunctions) {
   same(
       F::triplet_margin_loss(flat, flat + 1, flat * 2, F::TripletMarginLossFuncOptions().margin(3)),
       F::triplet_margin_loss(flat, flat + 1, flat * 2, {.margin = 3}));
+  const auto distance = [](const Tensor& a, const Tensor& b) { return (a - b).abs().sum(-1); };
+  same(F::triplet_margin_with_distance_loss(
+           flat, flat + 1, flat * 2,
+           F::TripletMarginWithDistanceLossFuncOptions().distance_function(distance).margin(3)),
+       F::triplet_margin_loss(flat, flat + 1, flat * 2, {.margin = 3, .p = 1, .eps = 0}));
   same(F::batch_norm(x, zeros({3}), ones({3}), F::BatchNormFuncOptions().eps(1)),
        F::batch_norm(x, zeros({3}), ones({3}), {.eps = 1}));
 }

@@ -17,6 +17,7 @@
 #include "mytorch/nn/optim/sgd.h"
 #include "mytorch/nn/padding.h"
 #include "mytorch/ops/ones.h"
+#include "mytorch/ops/randn.h"
 #include "mytorch/ops/sum.h"
 #include "mytorch/ops/zeros.h"
 #include "tests/nn/data/expect_error.h"
@@ -138,6 +139,51 @@ TEST(Lazy, ParametersThrowUntilThen) {
   early(ones({3, 4}));  // copies take their own sizes
   EXPECT_EQ(early.head.weight.sizes().vec(), (std::vector<int64_t>{2, 4}));
   expect_error(ErrorCode::kShape, {"head"}, [&] { net(ones({3, 4}, kFloat64)); });
+}
+
+TEST(Lazy, TransposedConvolutionsTakeTheirChannelsFromTheFirstInput) {
+  LazyConvTranspose2d lazy(4, 3, {.stride = 2, .groups = 2});
+  EXPECT_EQ(lazy.str(), "LazyConvTranspose2d(4, kernel_size=3, stride=2, groups=2)");
+  expect_error(ErrorCode::kValue, {"[LazyConvTranspose2d]"}, [&] { lazy.parameters(); });
+  expect_error(ErrorCode::kShape, {"LazyConvTranspose2d"}, [&] { lazy(ones({5})); });
+  LazyConvTranspose2d sized = lazy, unbatched = lazy;
+  const Tensor x = randn({2, 6, 4, 5}, kFloat64);
+  lazy(x);
+  EXPECT_EQ(lazy.str(), "ConvTranspose2d(6, 4, kernel_size=3, stride=2, groups=2)");
+  ConvTranspose2d same(6, 4, 3, {.stride = 2, .groups = 2});
+  same.to(kFloat64);
+  same.load_state_dict(lazy.state_dict());
+  EXPECT_EQ(values(same(x)), values(lazy(x)));
+  EXPECT_EQ(sized(x, {10, 12}).sizes().vec(), (std::vector<int64_t>{2, 4, 10, 12}));
+  EXPECT_EQ(unbatched(x[0]).sizes().vec(), (std::vector<int64_t>{4, 9, 11}));
+  EXPECT_EQ(LazyConvTranspose1d(3, 2)(ones({2, 4, 5})).sizes().vec(),
+            (std::vector<int64_t>{2, 3, 6}));
+  EXPECT_EQ(LazyConvTranspose3d(3, 2)(ones({2, 4, 1, 1, 1})).sizes().vec(),
+            (std::vector<int64_t>{2, 3, 2, 2, 2}));
+  expect_error(ErrorCode::kValue, {"groups", "5 input channels"}, [] {
+    LazyConvTranspose1d(4, 2, {.groups = 2})(ones({2, 5, 4}));
+  });
+}
+
+TEST(Lazy, InstanceNormsTakeTheirChannelsFromTheFirstInput) {
+  LazyInstanceNorm2d lazy({.affine = true, .track_running_stats = true});
+  expect_error(ErrorCode::kValue, {"[LazyInstanceNorm2d]"}, [&] { lazy.parameters(); });
+  expect_error(ErrorCode::kShape, {"[LazyInstanceNorm2d]", "4 dimensions, or 3"}, [&] {
+    lazy(ones({3, 4}));
+  });
+  LazyInstanceNorm2d unbatched = lazy;
+  const Tensor x = randn({2, 6, 4, 5});
+  InstanceNorm2d same(6, {.affine = true, .track_running_stats = true});
+  EXPECT_EQ(values(lazy(x)), values(same(x)));
+  EXPECT_EQ(lazy.str(), same.str());
+  EXPECT_EQ(values(lazy.running_var), values(same.running_var));
+  EXPECT_EQ(values(unbatched(x[1])), values(same(x)[1]));
+  EXPECT_EQ(unbatched.weight.numel(), 6);
+  const Tensor series = x[0].flatten(1);
+  EXPECT_EQ(values(LazyInstanceNorm1d()(series)), values(InstanceNorm1d(6)(series)));
+  LazyInstanceNorm3d none;
+  EXPECT_EQ(none(x.unsqueeze(2)).sizes().vec(), (std::vector<int64_t>{2, 6, 1, 4, 5}));
+  EXPECT_TRUE(none.parameters().empty());
 }
 
 // ---- containers ----

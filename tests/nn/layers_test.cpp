@@ -245,6 +245,32 @@ TEST(RMSNormTest, ErrorsOfAResidualNameTheModule) {
   expect_error(ErrorCode::kValue, {"assign a layer"}, [&] { empty(ones({2, 3}), ones({2, 3})); });
 }
 
+TEST(CrossMapLRN2dTest, DividesByWindowsOfChannels) {
+  const int64_t channels = 8;
+  std::vector<double> x;
+  for (int64_t i = 0; i < channels; ++i) x.push_back(std::sin(static_cast<double>(3 * i + 1)));
+  const Tensor input = filled({1, channels, 1, 1}, x, kFloat64);
+  for (const int64_t size : {1, 2, 3, 4, 5, 20}) {
+    SCOPED_TRACE(size);
+    const int64_t reach = (size - 1) / 2;
+    std::vector<double> expected;
+    for (int64_t i = 0; i < channels; ++i) {
+      double sum = 0;
+      for (int64_t j = std::max<int64_t>(0, i - reach); j < channels && j <= i + reach; ++j) {
+        sum += x[j] * x[j];
+      }
+      expected.push_back(x[i] / std::pow(2 + 0.5 / static_cast<double>(size) * sum, 0.75));
+    }
+    expect_values(CrossMapLRN2d(size, {.alpha = 0.5, .k = 2})(input), expected, 1e-12);
+  }
+  CrossMapLRN2d built(CrossMapLRN2dOptions(3).alpha(0.5).k(2));
+  EXPECT_EQ(built.str(), "CrossMapLRN2d(3, alpha=0.5, beta=0.75, k=2)");
+  expect_error(ErrorCode::kShape, {"[CrossMapLRN2d]", "(1, 2, 3)"}, [&] {
+    built(ones({1, 2, 3}));
+  });
+  expect_error(ErrorCode::kValue, {"size is 0"}, [] { CrossMapLRN2d(int64_t{0}); });
+}
+
 TEST(DropoutTest, ZeroesAndScales) {
   manual_seed(1);
   Dropout dropout(0.25);

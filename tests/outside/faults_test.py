@@ -79,13 +79,13 @@ OPERATORS = {
     "own-state": ("npu::rms_norm", "again"),
     "own-gradient": ("npu::rms_norm", "gradcheck"),
 }
-# The checks that `--stress` adds.
-STRESS = {"large", "special", "threads"}
 # By fault: the operator, and the finding of `mytorch fuzz`.
 FUZZED = {
     "crash": ("gather", "the process crashed: Segmentation fault"),
     "hang": ("cumsum", "the process did not end within 1 s"),
 }
+# The checks that `--stress` adds.
+STRESS = {"large", "threads"}
 
 mytorch, library = sys.argv[1:]
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/cpu-openmp/attention/blocks.h"
+#include "backends/cpu-openmp/attention/few.h"
 #include "backends/cpu-openmp/common/index_range.h"
 #include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/attention_backward.h"
@@ -85,45 +86,76 @@ void for_each_item(mt_ctx& ctx, int64_t count, F&& body) {
                     });
 }
 
-// The operands of a call in the memory of the context.
+// The functions for operands of a type.
+const AttentionFns& fns_of(mt_dtype dtype) {
+  const AttentionFns* of_pairs =
+      sdk::is_dtype<sdk::BFloat16>(dtype) ? pair_attention_fns() : nullptr;
+  return of_pairs != nullptr ? *of_pairs : *attention_fns();
+}
+
+// Stages the operands of a call in the memory of the context.
 class Stage {
  public:
   Stage(mt_ctx& ctx, const AttentionFns& fns) : ctx_(ctx), fns_(fns) {}
 
-  int64_t padded(int64_t width) const { return padded_to(width, fns_.lanes); }
+  int64_t steps(int64_t n) const { return (n + fns_.depth - 1) / fns_.depth; }
 
   StagedRows rows(const HeadRows& x, int64_t batch, int64_t heads, int64_t n, int64_t width) {
-    const int64_t step = padded(width);
-    if (sdk::is_dtype<float>(x.dtype) && x.col == 1 && step == width) {
-      return {static_cast<const float*>(x.data), x.batch, x.head, x.row};
+    if (in_place(x, width)) {
+      const int64_t depth = fns_.depth;
+      return {static_cast<const float*>(x.data), x.batch / depth, x.head / depth, x.row / depth};
     }
+    const int64_t step = steps(width);
     float* to = sdk::scratch<float>(ctx_, checked(batch * heads, n, step));
     const int64_t grain = 1 + kStagedElements / std::max<int64_t>(1, step);
     sdk::parallel_for(ctx_, 0, batch * heads * n, grain, [&](int64_t begin, int64_t end) noexcept {
       while (begin < end) {
         const int64_t head = begin / n, row = begin % n, count = std::min(n - row, end - begin);
         fns_.stage_rows(at(x, head / heads, head % heads, row), x.dtype, x.row, x.col, count, width,
-                        step, to + begin * step);
+                        to + begin * step);
         begin += count;
       }
     });
     return {to, heads * n * step, n * step, step};
   }
 
-  float* panels(const HeadRows& x, int64_t batch, int64_t heads, int64_t n, int64_t width,
-                float scale) {
-    const int64_t count = (n + fns_.panel - 1) / fns_.panel, size = fns_.panel * width;
+  // Panels whose lanes are rows.
+  StagedPanels panels(const HeadRows& x, int64_t batch, int64_t heads, int64_t n, int64_t width) {
+    const int64_t count = (n + fns_.panel - 1) / fns_.panel, size = fns_.panel * steps(width);
     float* to = sdk::scratch<float>(ctx_, checked(batch * heads, count, size));
     const int64_t grain = 1 + kStagedElements / std::max<int64_t>(1, size);
     sdk::parallel_for(
         ctx_, 0, batch * heads * count, grain, [&](int64_t begin, int64_t end) noexcept {
           for (int64_t i = begin; i < end; ++i) {
             const int64_t head = i / count, row = i % count * fns_.panel;
-            fns_.stage_panel(at(x, head / heads, head % heads, row), x.dtype, x.row, x.col,
-                             std::min(fns_.panel, n - row), width, scale, to + i * size);
+            fns_.stage_panel(at(x, head / heads, head % heads, row), x.dtype, x.row, x.col, width,
+                             std::min(fns_.panel, n - row), to + i * size);
           }
         });
-    return to;
+    return {to, heads, count * size, size};
+  }
+
+  // Panels whose lanes are columns.
+  StagedPanels sums(const HeadRows& x, int64_t batch, int64_t heads, int64_t n, int64_t width) {
+    constexpr int64_t kRows = 256;  // of a piece
+    const int64_t count = (width + fns_.panel - 1) / fns_.panel, size = fns_.panel * steps(n);
+    float* to = sdk::scratch<float>(ctx_, checked(batch * heads, count, size));
+    const int64_t pieces = (n + kRows - 1) / kRows;
+    const int64_t grain = 1 + kStagedElements / std::max<int64_t>(1, std::min(n, kRows) * width);
+    sdk::parallel_for(
+        ctx_, 0, batch * heads * pieces, grain, [&](int64_t begin, int64_t end) noexcept {
+          for (int64_t i = begin; i < end; ++i) {
+            const int64_t head = i / pieces, row = i % pieces * kRows;
+            const char* from = static_cast<const char*>(at(x, head / heads, head % heads, row));
+            for (int64_t p = 0; p < count; ++p) {
+              const int64_t col = p * fns_.panel;
+              fns_.stage_panel(from + col * x.col * sdk::itemsize(x.dtype), x.dtype, x.col, x.row,
+                               std::min(kRows, n - row), std::min(fns_.panel, width - col),
+                               to + (head * count + p) * size + steps(row) * fns_.panel);
+            }
+          }
+        });
+    return {to, heads, count * size, size};
   }
 
   static const void* at(const HeadRows& x, int64_t batch, int64_t head, int64_t row) {
@@ -135,6 +167,15 @@ class Stage {
   }
 
  private:
+  // Whether rows are factors already.
+  bool in_place(const HeadRows& x, int64_t width) const {
+    if (x.col != 1 && width != 1) return false;
+    if (fns_.depth == 1) return sdk::is_dtype<float>(x.dtype);
+    const auto whole = [&](int64_t n) { return n % fns_.depth == 0; };
+    return whole(width) && whole(x.batch) && whole(x.head) && whole(x.row) &&
+           reinterpret_cast<uintptr_t>(x.data) % sizeof(float) == 0;
+  }
+
   mt_ctx& ctx_;
   const AttentionFns& fns_;
 };
@@ -154,7 +195,7 @@ void fill_empty(const AttentionJob& job) {
 // Attention of few rows: bound by the memory of the keys, which are read in place. Threads share
 // the keys of a head if there are few heads.
 void attend_few(mt_ctx& ctx, const AttentionJob& job, const KeyPages* pages) {
-  const AttentionFns& fns = *attention_fns();
+  const FewFns& fns = *few_fns();
   const int64_t threads = std::max<int64_t>(1, ctx.num_threads);
   int64_t most_keys = job.keys;
   for (int64_t b = 0; pages != nullptr && b < job.batch; ++b) {
@@ -168,7 +209,7 @@ void attend_few(mt_ctx& ctx, const AttentionJob& job, const KeyPages* pages) {
   const int64_t range = (blocks + ranges - 1) / ranges * kFewKeys;
   const int64_t size = partial_size(fns, job.value_width), rows = job.batch * job.heads * job.rows;
   float* partial = sdk::scratch<float>(ctx, Stage::checked(rows, ranges, size));
-  const int64_t room_size = padded_to(few_room(fns, job.width, job.value_width), 16);
+  const int64_t room_size = padded_to(fns.few_size(job.width, job.value_width), 16);
   float* room = sdk::scratch<float>(ctx, sdk::checked_mul(room_size, threads));
   const auto of_sequence = [&](int64_t b) {
     AttentionJob one = job;
@@ -195,7 +236,6 @@ void attend_few(mt_ctx& ctx, const AttentionJob& job, const KeyPages* pages) {
 }
 
 void attention_forward(mt_ctx& ctx, const mt_args_attention_forward& args) {
-  const AttentionFns& fns = *attention_fns();
   AttentionJob job = job_of(args);
   job.output = head_rows(args.output);
   job.logsumexp = head_rows(args.logsumexp);
@@ -210,12 +250,13 @@ void attention_forward(mt_ctx& ctx, const mt_args_attention_forward& args) {
   if (job.batch * job.heads * job.rows == 0) return;
   if (job.keys == 0) return fill_empty(job);
   if (job.rows <= kFewRows && job.dropout_p == 0) return attend_few(ctx, job, nullptr);
+  const AttentionFns& fns = fns_of(job.query.dtype);
   Stage stage(ctx, fns);
   StagedHeads staged;
-  staged.key_panels =
-      stage.panels(job.key, job.batch, job.key_heads, job.keys, job.width, job.scale);
-  staged.value = stage.rows(job.value, job.batch, job.key_heads, job.keys, job.value_width);
-  const int64_t size = padded_to(forward_room(fns, job.width, job.value_width), 16);
+  staged.query = stage.rows(job.query, job.batch, job.heads, job.rows, job.width);
+  staged.key_panels = stage.panels(job.key, job.batch, job.key_heads, job.keys, job.width);
+  staged.value_sums = stage.sums(job.value, job.batch, job.key_heads, job.keys, job.value_width);
+  const int64_t size = padded_to(fns.forward_size(job.value_width), 16);
   float* room =
       sdk::scratch<float>(ctx, sdk::checked_mul(size, std::max<int64_t>(1, ctx.num_threads)));
   const int64_t blocks = (job.rows + fns.row_block - 1) / fns.row_block;
@@ -250,7 +291,6 @@ void store_mask_gradient(const AttentionJob& job, const TensorView& to, int64_t 
 }
 
 void attention_backward(mt_ctx& ctx, const mt_args_attention_backward& args) {
-  const AttentionFns& fns = *attention_fns();
   AttentionJob job = job_of(args);
   const auto gradient = [&](int64_t i, const mt_tensor* to) {
     return head_rows(sdk::wanted(args.output_mask, i, to));
@@ -264,27 +304,35 @@ void attention_backward(mt_ctx& ctx, const mt_args_attention_backward& args) {
     job.call = static_cast<uint64_t>(draw.data<int64_t>()[draw.stride(0)]);
   }
   const int64_t heads = job.batch * job.heads, key_heads = job.batch * job.key_heads;
+  const AttentionFns& fns = fns_of(job.query.dtype);
   Stage stage(ctx, fns);
   StagedHeads staged;
-  const int64_t padded = stage.padded(job.width), padded_values = stage.padded(job.value_width);
+  const int64_t padded = padded_to(job.width, fns.lanes);
+  const HeadRows grad_output = head_rows(args.grad_output), output = head_rows(args.output);
   staged.query = stage.rows(job.query, job.batch, job.heads, job.rows, job.width);
-  staged.grad_output =
-      stage.rows(head_rows(args.grad_output), job.batch, job.heads, job.rows, job.value_width);
-  staged.key = stage.rows(job.key, job.batch, job.key_heads, job.keys, job.width);
-  staged.key_panels =
-      stage.panels(job.key, job.batch, job.key_heads, job.keys, job.width, job.scale);
+  staged.grad_output = stage.rows(grad_output, job.batch, job.heads, job.rows, job.value_width);
+  staged.key_panels = stage.panels(job.key, job.batch, job.key_heads, job.keys, job.width);
   staged.value_panels =
-      stage.panels(job.value, job.batch, job.key_heads, job.keys, job.value_width, 1);
-  const StagedRows output =
-      stage.rows(head_rows(args.output), job.batch, job.heads, job.rows, job.value_width);
+      stage.panels(job.value, job.batch, job.key_heads, job.keys, job.value_width);
+  if (job.grad_key.data != nullptr) {
+    staged.query_sums = stage.sums(job.query, job.batch, job.heads, job.rows, job.width);
+  }
+  if (job.grad_query.data != nullptr) {
+    staged.key_sums = stage.sums(job.key, job.batch, job.key_heads, job.keys, job.width);
+  }
+  if (job.grad_value.data != nullptr) {
+    staged.grad_output_sums =
+        stage.sums(grad_output, job.batch, job.heads, job.rows, job.value_width);
+  }
   // Numbers of each row, (batch, head, row).
   const auto numbers = [&](const TensorView& x) {
     HeadRows of{x.raw(), x.dtype(), 0, x.stride(0), x.stride(1), x.stride(2)};
     float* to = sdk::scratch<float>(ctx, sdk::checked_mul(heads, job.rows));
     for (int64_t h = 0; h < heads; ++h) {
       const int64_t b = h / job.heads;
-      fns.stage_rows(static_cast<const float*>(of.data) + b * of.head + h % job.heads * of.row,
-                     of.dtype, 0, of.col, 1, job.rows, job.rows, to + h * job.rows);
+      attention_fns()->stage_rows(
+          static_cast<const float*>(of.data) + b * of.head + h % job.heads * of.row, of.dtype, 0,
+          of.col, 1, job.rows, to + h * job.rows);
     }
     return to;
   };
@@ -295,7 +343,8 @@ void attention_backward(mt_ctx& ctx, const mt_args_attention_backward& args) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t b = i / job.rows / job.heads, h = i / job.rows % job.heads, row = i % job.rows;
       staged.delta[i] =
-          fns.row_dot(staged.grad_output.at(b, h, row), output.at(b, h, row), padded_values) -
+          fns.row_dot(Stage::at(grad_output, b, h, row), grad_output.dtype, grad_output.col,
+                      Stage::at(output, b, h, row), output.dtype, output.col, job.value_width) -
           (more != nullptr ? more[i] : 0.0f);
     }
   });
@@ -309,7 +358,7 @@ void attention_backward(mt_ctx& ctx, const mt_args_attention_backward& args) {
   const bool shares_mask = grad_mask && ((grad_mask.size(0) == 1 && job.batch > 1) ||
                                          (grad_mask.size(1) == 1 && job.key_heads > 1));
   const int64_t parallel_heads = shares_mask ? 1 : key_heads;
-  const int64_t key_blocks = (job.keys + fns.key_block / 2 - 1) / (fns.key_block / 2);
+  const int64_t key_blocks = (job.keys + fns.backward_keys - 1) / fns.backward_keys;
   int64_t chunks = parallel_heads >= 4 * threads || parallel_heads % threads == 0 ? 1 : threads;
   chunks = std::max<int64_t>(1, std::min(chunks, key_blocks));
   if (grad_mask) {
@@ -336,7 +385,7 @@ void attention_backward(mt_ctx& ctx, const mt_args_attention_backward& args) {
                         std::fill(staged.grad_query + begin, staged.grad_query + end, 0.0f);
                       });
   }
-  const int64_t size = padded_to(backward_room(fns, job.width, job.value_width), 16);
+  const int64_t size = padded_to(fns.backward_size(job.width, job.value_width), 16);
   float* room = sdk::scratch<float>(ctx, sdk::checked_mul(size, threads));
   for_each_item(ctx, parallel_heads * chunks, [&](int64_t item, int64_t thread) {
     const int64_t first = item / chunks;

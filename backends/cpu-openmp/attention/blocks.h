@@ -4,7 +4,8 @@
 // its sum, and rescales what it has summed when a larger maximum appears ("online softmax", Milakov
 // and Gimelshein 2018; in blocks, Dao et al., "FlashAttention", 2022). Backward: a block of keys
 // meets the blocks of rows, whose weights follow from the logsumexp. Products use the microkernel
-// of gemm/, on operands that are first staged: converted to float, and packed as it reads them.
+// of gemm/, on operands that are first staged: packed as it reads them, as floats or, if the
+// processor multiplies these, as pairs of bfloat16.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +44,10 @@ struct AttentionJob {
   int64_t mask_chunk;
 };
 
-// Rows of floats, which are followed by zeros up to a whole vector: staged, or an operand in place.
+// Factors of the microkernel: floats, or pairs of bfloat16, which are as large. What follows holds
+// either, and counts factors: those of n elements are n, or n / 2 rounded up.
+
+// Rows of factors: staged, or an operand in place.
 struct StagedRows {
   const float* data = nullptr;
   int64_t batch = 0, head = 0, row = 0;  // strides
@@ -53,68 +57,60 @@ struct StagedRows {
   }
 };
 
-// Operands in float. A panel has kPanel keys, element (key, d) at [d][key]; the last panel of a
-// head is padded with zeros.
+// Panels of factors, which have `panel` lanes each, padded with zeros: factor s of lane l is at
+// [s][l].
+struct StagedPanels {
+  const float* data = nullptr;
+  int64_t heads = 0;
+  int64_t head = 0, panel = 0;  // strides
+
+  const float* at(int64_t b, int64_t h) const { return data + (b * heads + h) * head; }
+};
+
+// Operands as factors. In `..._panels` the lanes are rows, for sums over columns; in `..._sums` the
+// lanes are columns, for sums over rows.
 struct StagedHeads {
-  StagedRows query, key, value, grad_output;
-  float* key_panels = nullptr;  // times scale
-  float* value_panels = nullptr;
+  StagedRows query, grad_output;
+  StagedPanels key_panels, value_panels;
+  StagedPanels query_sums, key_sums, value_sums, grad_output_sums;
   float* delta = nullptr;       // of each query row: sum(grad_output * output) - grad_logsumexp
   float* grad_query = nullptr;  // rows, before the scale; one sum per chunk of keys
 };
 
-// The keys of sequences in pages: key j of a sequence is row j % slots of page table[j / slots].
-// Strides of pages are those of `batch` in the operands.
-struct KeyPages {
-  int64_t slots;
-  int64_t columns;         // of the table
-  const int64_t* table;    // (batch, columns)
-  const int64_t* lengths;  // (batch)
-};
-
 struct AttentionFns {
-  int64_t lanes;      // of a vector of floats
-  int64_t panel;      // keys
-  int64_t row_block;  // rows that meet a block of keys at a time
-  int64_t key_block;  // keys of a block, forward; half as many backward
+  int64_t lanes;          // of a vector of floats
+  int64_t panel;          // lanes of a panel
+  int64_t row_block;      // rows that meet a block of keys at a time
+  int64_t backward_keys;  // keys of a block, backward
+  int64_t depth;          // elements of a factor
 
-  // Stages `n` rows of `width` elements as rows padded to `padded` elements.
+  // Stages `n` rows of `width` elements.
   void (*stage_rows)(const void* from, mt_dtype dtype, int64_t row, int64_t col, int64_t n,
-                     int64_t width, int64_t padded, float* to);
-  // Stages `n` <= panel rows, times `scale`, as one panel.
-  void (*stage_panel)(const void* from, mt_dtype dtype, int64_t row, int64_t col, int64_t n,
-                      int64_t width, float scale, float* to);
-  // Computes rows [first, first + n) of a head of queries. `room` has forward_room() floats.
+                     int64_t width, float* to);
+  // Stages a panel of `lanes` lanes: element i of lane l is at from[l * lane + i * step].
+  void (*stage_panel)(const void* from, mt_dtype dtype, int64_t lane, int64_t step, int64_t n,
+                      int64_t lanes, float* to);
+  // Computes rows [first, first + n) of a head of queries. `room` has forward_size() floats.
+  int64_t (*forward_size)(int64_t value_width);
   void (*forward)(const AttentionJob& job, const StagedHeads& staged, int64_t batch, int64_t head,
                   int64_t first, int64_t n, float* room);
-  // Attends with `n` <= kFewRows rows of all heads that share `key_head` to keys [begin, end), in
-  // place. Writes for each row, (batch, head, row), the maximum of its scores, their sum, and the
-  // sum of values, from float kSumsBegin on, to partial_size() floats; `step` is the distance
-  // between rows. `room` has few_room() floats. `pages` may be NULL.
-  void (*few)(const AttentionJob& job, const KeyPages* pages, int64_t batch, int64_t key_head,
-              int64_t first, int64_t n, int64_t begin, int64_t end, float* room, float* partial,
-              int64_t step);
-  // Combines the results of `few` over `count` ranges of keys, and stores the row.
-  void (*combine)(const AttentionJob& job, int64_t batch, int64_t head, int64_t row, int64_t count,
-                  float* partial);
   // Computes the gradients of every `chunks`-th block of keys of a head of keys, and adds to the
-  // sum of grad_query of this chunk. `room` has backward_room() floats.
+  // sum of grad_query of this chunk. `room` has backward_size() floats.
+  int64_t (*backward_size)(int64_t width, int64_t value_width);
   void (*backward)(const AttentionJob& job, const StagedHeads& staged, int64_t batch,
                    int64_t key_head, int64_t chunk, int64_t chunks, float* room);
   // The dot product of two rows.
-  float (*row_dot)(const float* a, const float* b, int64_t padded);
+  float (*row_dot)(const void* a, mt_dtype a_dtype, int64_t a_col, const void* b, mt_dtype b_dtype,
+                   int64_t b_col, int64_t n);
   // to = the sum of `count` arrays of n floats, `step` apart, times scale.
   void (*sum_scaled)(const float* from, int64_t step, int64_t count, float scale, int64_t n,
                      float* to);
 };
 
+// For operands of any floating type, which become floats.
 const AttentionFns* attention_fns();
-
-// With this many rows attention is bound by the memory of the keys, which `few` reads once.
-inline constexpr int64_t kFewRows = 8;
-inline constexpr int64_t kSumsBegin = 16;
-// Ranges of keys begin at multiples of this.
-inline constexpr int64_t kFewKeys = 128;
+// For operands of bfloat16, which become pairs; NULL without instructions for them.
+const AttentionFns* pair_attention_fns();
 
 // Rounds `width` numbers to the type of a row and stores them there.
 void store_row(const float* from, const HeadRows& to, int64_t batch, int64_t head, int64_t row,
@@ -123,9 +119,5 @@ void store_row(const float* from, const HeadRows& to, int64_t batch, int64_t hea
 inline int64_t padded_to(int64_t n, int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
-int64_t forward_room(const AttentionFns& fns, int64_t width, int64_t value_width);
-int64_t few_room(const AttentionFns& fns, int64_t width, int64_t value_width);
-int64_t partial_size(const AttentionFns& fns, int64_t value_width);
-int64_t backward_room(const AttentionFns& fns, int64_t width, int64_t value_width);
 
 }  // namespace mytorch::cpu

@@ -28,7 +28,8 @@
 //
 // Packing copies a block into the order in which the microkernel reads it: unit stride, no TLB
 // misses, no cache-set conflicts for power-of-two row lengths, zeros past the edge so that the
-// microkernel needs no masks, and converted to the compute type (bfloat16 and float16 to float32).
+// microkernel needs no masks, and converted to the compute type (bfloat16 and float16 to float32)
+// or, for processors that multiply and add pairs of bfloat16, to pairs along k.
 // It also confines strides to packing: a transposed operand costs a transposing copy, O(mk), and
 // nothing in the O(mnk) loop.
 //
@@ -69,8 +70,9 @@ struct Matrix {
 // With k = 0 the product is zero.
 //
 // float16 and bfloat16 are multiplied and summed in float32 and rounded once, to nearest even, at
-// the end. Integers wrap around. NaN and infinity propagate: no product is skipped because a factor
-// is zero.
+// the end. Processors with products of bfloat16 (simd/bfloat16-inl.h) count numbers and products
+// below 2^-126 as zero in products of more than a few rows and columns. Integers wrap around. NaN
+// and infinity propagate: no product is skipped because a factor is zero.
 struct GemmProblem {
   enum Activation { none, relu };
 

@@ -7,6 +7,7 @@
 #include "backends/cpu-openmp/gemm/product-inl.h"
 #include "backends/cpu-openmp/simd/export.h"
 #include "backends/cpu-openmp/simd/highway.h"
+#include "backends/cpu-openmp/simd/instruction_set.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mytorch::cpu::gemm_internal {
@@ -15,6 +16,11 @@ namespace HWY_NAMESPACE {
 const FloatProducts& FloatTable() {
   static constexpr FloatProducts products = {&run_product<float>, &run_product<BFloat16>,
                                              &run_product<Float16>};
+#if MYTORCH_BFLOAT16_PAIRS
+  static constexpr FloatProducts of_pairs = {
+      &run_product<float>, &run_product<BFloat16, BFloat16Pair>, &run_product<Float16>};
+  if (simd::has_bfloat16_pairs()) return of_pairs;
+#endif
   return products;
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "backends/cpu-openmp/gemm/convert-inl.h"
+#include "backends/cpu-openmp/simd/bfloat16-inl.h"
 #include "backends/cpu-openmp/simd/highway.h"
 #include "hwy/cache_control.h"
 
@@ -38,16 +39,46 @@ inline constexpr int kLanes = static_cast<int>(hn::MaxLanes(hn::ScalableTag<C>()
 template <class C>
 inline constexpr int kTileCols = kTileVecs* kLanes<C>;
 
+// Factors, which are elements of the compute type C, or pairs of bfloat16.
+template <class D, class F>
+HWY_INLINE auto load_factors(D d, const F* from) {
+  if constexpr (std::is_same_v<F, BFloat16Pair>) {
+    return hn::LoadU(hn::RebindToUnsigned<D>(), reinterpret_cast<const uint32_t*>(from));
+  } else {
+    return hn::LoadU(d, from);
+  }
+}
+template <class D, class F>
+HWY_INLINE auto set_factor(D d, F factor) {
+  if constexpr (std::is_same_v<F, BFloat16Pair>) {
+    return hn::Set(hn::RebindToUnsigned<D>(), factor.bits);
+  } else {
+    return hn::Set(d, factor);
+  }
+}
+template <class F, class V, class C>
+HWY_INLINE C add_products(V a, V b, C sum) {
+#if MYTORCH_BFLOAT16_PAIRS
+  if constexpr (std::is_same_v<F, BFloat16Pair>) {
+    return simd::HWY_NAMESPACE::AddPairs(a, b, sum);
+  } else
+#endif
+  {
+    return multiply_add(a, b, sum);
+  }
+}
+
 // c[i][j] (+)= sum over p < k of a[i * a_row + p * a_k] * b[p * b_k + j], for a tile whose rows of
-// C are contiguous and `c_row` apart. k is at least 1.
-template <class C>
-using TileFn = void (*)(int64_t k, const C* a, int64_t a_row, int64_t a_k, const C* b, int64_t b_k,
-                        C* c, int64_t c_row, bool add);
+// C are contiguous and `c_row` apart. k is at least 1; it and the strides count factors.
+template <class F>
+using TileFn = void (*)(int64_t k, const F* a, int64_t a_row, int64_t a_k, const F* b, int64_t b_k,
+                        Compute<F>* c, int64_t c_row, bool add);
 
 // With kPacked, A is packed in panels: its rows are 1 apart and its columns kTileRows.
-template <class C, int kRows, int kVecs, bool kPacked>
-void tile(int64_t k, const C* HWY_RESTRICT a, int64_t a_row, int64_t a_k, const C* HWY_RESTRICT b,
-          int64_t b_k, C* HWY_RESTRICT c, int64_t c_row, bool add) {
+template <class F, int kRows, int kVecs, bool kPacked>
+void tile(int64_t k, const F* HWY_RESTRICT a, int64_t a_row, int64_t a_k, const F* HWY_RESTRICT b,
+          int64_t b_k, Compute<F>* HWY_RESTRICT c, int64_t c_row, bool add) {
+  using C = Compute<F>;
   const hn::ScalableTag<C> d;
   constexpr int kWidth = kLanes<C>;
   using V = hn::VFromD<decltype(d)>;
@@ -70,21 +101,21 @@ void tile(int64_t k, const C* HWY_RESTRICT a, int64_t a_row, int64_t a_k, const 
   // x86 addresses base + {1, 2} * stride directly: one pointer for three rows of A leaves enough
   // integer registers for the 14-row tile.
   constexpr int kGroups = (kRows + 2) / 3;
-  const C* rows[kGroups];
+  const F* rows[kGroups];
 #pragma GCC unroll 8
   for (int g = 0; g < kGroups; ++g) rows[g] = a + 3 * g * a_row;
 
 #pragma GCC unroll 4
   for (int64_t p = 0; p < k; ++p) {
-    V row_of_b[kVecs];
+    decltype(load_factors(d, b)) row_of_b[kVecs];
 #pragma GCC unroll 2
-    for (int v = 0; v < kVecs; ++v) row_of_b[v] = hn::LoadU(d, b + v * kWidth);
+    for (int v = 0; v < kVecs; ++v) row_of_b[v] = load_factors(d, b + v * kWidth);
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
-      const V element = hn::Set(d, rows[i / 3][(i % 3) * a_row]);
+      const auto element = set_factor(d, rows[i / 3][(i % 3) * a_row]);
 #pragma GCC unroll 2
       for (int v = 0; v < kVecs; ++v) {
-        sum[i][v] = multiply_add(element, row_of_b[v], sum[i][v]);
+        sum[i][v] = add_products<F>(element, row_of_b[v], sum[i][v]);
       }
     }
     b += b_k;
@@ -110,24 +141,25 @@ void tile(int64_t k, const C* HWY_RESTRICT a, int64_t a_row, int64_t a_k, const 
   }
 }
 
-template <class C, int kVecs, int... kIndex>
+template <class F, int kVecs, int... kIndex>
 constexpr auto direct_tiles(std::integer_sequence<int, kIndex...>) {
-  return std::array<TileFn<C>, sizeof...(kIndex)>{&tile<C, kIndex + 1, kVecs, false>...};
+  return std::array<TileFn<F>, sizeof...(kIndex)>{&tile<F, kIndex + 1, kVecs, false>...};
 }
 
 // The microkernel for a tile of `rows` rows and `vecs` vectors that reads A in place.
-template <class C>
-HWY_INLINE TileFn<C> direct_tile(int64_t rows, int64_t vecs) {
-  using Rows = std::make_integer_sequence<int, kTileRows<C>>;
-  static constexpr auto kOne = direct_tiles<C, 1>(Rows());
-  static constexpr auto kTwo = direct_tiles<C, 2>(Rows());
+template <class F>
+HWY_INLINE TileFn<F> direct_tile(int64_t rows, int64_t vecs) {
+  using Rows = std::make_integer_sequence<int, kTileRows<Compute<F>>>;
+  static constexpr auto kOne = direct_tiles<F, 1>(Rows());
+  static constexpr auto kTwo = direct_tiles<F, 2>(Rows());
   return vecs == 1 ? kOne[rows - 1] : kTwo[rows - 1];
 }
 
 // The same for a packed A, always of kTileRows rows.
-template <class C>
-HWY_INLINE TileFn<C> packed_tile(int64_t vecs) {
-  return vecs == 1 ? &tile<C, kTileRows<C>, 1, true> : &tile<C, kTileRows<C>, 2, true>;
+template <class F>
+HWY_INLINE TileFn<F> packed_tile(int64_t vecs) {
+  constexpr int kRows = kTileRows<Compute<F>>;
+  return vecs == 1 ? &tile<F, kRows, 1, true> : &tile<F, kRows, 2, true>;
 }
 
 }  // namespace HWY_NAMESPACE

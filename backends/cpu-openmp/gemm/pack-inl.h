@@ -12,6 +12,7 @@
 #include <bit>
 
 #include "backends/cpu-openmp/gemm/convert-inl.h"
+#include "backends/cpu-openmp/simd/bfloat16-inl.h"
 #include "backends/cpu-openmp/simd/highway.h"
 #include "backends/cpu-openmp/simd/transpose-inl.h"
 
@@ -120,6 +121,99 @@ void pack_panels(const T* HWY_RESTRICT from, int64_t lane_stride, int64_t k_stri
     } else {
       pack_elements<kWidth>(from + l * lane_stride, lane_stride, k_stride, k, rest, out + l * k);
     }
+  }
+}
+
+#if MYTORCH_BFLOAT16_PAIRS
+// Packs one step of up to kWidth lanes from the steps `even` and `odd`; the latter may be NULL, for
+// zeros. May write up to kPackSlack pairs past the step.
+template <int kWidth>
+HWY_INLINE void pack_pair(const BFloat16* even, const BFloat16* odd, int64_t lane_stride,
+                          int64_t lanes, BFloat16Pair* HWY_RESTRICT out) {
+  if (lane_stride == 1) {
+    const hn::Full512<uint32_t> d;
+    const hn::Rebind<uint16_t, decltype(d)> half;
+    static_assert((kWidth + 15) / 16 * 16 - kWidth <= kPackSlack);
+    for (int64_t l = 0; l < kWidth; l += 16) {
+      const auto some = hn::FirstN(half, static_cast<size_t>(lanes <= l ? 0 : lanes - l));
+      const auto load = [&](const BFloat16* from) HWY_ATTR {
+        const auto* bits = reinterpret_cast<const uint16_t*>(from);
+        return hn::PromoteTo(d, hn::MaskedLoad(some, half, bits + l));
+      };
+      auto pair = load(even);
+      if (odd != nullptr) pair = hn::Or(pair, hn::ShiftLeft<16>(load(odd)));
+      hn::StoreU(pair, d, reinterpret_cast<uint32_t*>(out) + l);
+    }
+    return;
+  }
+  for (int64_t l = 0; l < lanes; ++l) {
+    const uint32_t high = odd == nullptr ? 0 : odd[l * lane_stride].bits;
+    out[l].bits = even[l * lane_stride].bits | high << 16;
+  }
+  for (int64_t l = lanes; l < kWidth; ++l) out[l].bits = 0;
+}
+
+// Packs pairs of steps. A step after the last of an odd `k` is zero. Like pack_panels(), may write
+// up to kPackSlack pairs past the last.
+template <int kWidth>
+void pack_pairs(const BFloat16* HWY_RESTRICT from, int64_t lane_stride, int64_t k_stride, int64_t k,
+                int64_t lanes, BFloat16Pair* HWY_RESTRICT out) {
+  const int64_t steps = (k + 1) / 2;
+  for (int64_t l = 0; l < lanes; l += kWidth, out += kWidth * steps) {
+    const int64_t count = lanes - l < kWidth ? lanes - l : kWidth;
+    const BFloat16* panel = from + l * lane_stride;
+    int64_t done = 0;
+    if (k_stride == 1) {
+      // Squares of 4 x 4 pairs, as pack_transposed() has them.
+      const hn::Full128<uint32_t> d;
+      const hn::Full128<uint16_t> half;
+      constexpr int kGroups = (kWidth + 3) / 4;
+      static_assert(kGroups * 4 - kWidth <= kPackSlack);
+      const int64_t whole = k / 8 * 4;
+      constexpr int64_t kChunk = 16;  // a cache line
+      for (; done < whole; done += kChunk) {
+        const int64_t end = done + kChunk < whole ? done + kChunk : whole;
+#pragma GCC unroll 8
+        for (int g = kGroups - 1; g >= 0; --g) {
+          for (int64_t p = done; p < end; p += 4) {
+            hn::VFromD<decltype(d)> square[4];
+#pragma GCC unroll 4
+            for (int r = 0; r < 4; ++r) {
+              const int64_t lane = g * 4 + r;
+              const auto* at =
+                  reinterpret_cast<const uint16_t*>(panel) + lane * lane_stride + 2 * p;
+              square[r] = lane < count ? hn::BitCast(d, hn::LoadU(half, at)) : hn::Zero(d);
+            }
+            simd::HWY_NAMESPACE::TransposeBlocks(d, square);
+#pragma GCC unroll 4
+            for (int q = 0; q < 4; ++q) {
+              hn::StoreU(square[q], d, reinterpret_cast<uint32_t*>(out) + (p + q) * kWidth + g * 4);
+            }
+          }
+        }
+      }
+      done = whole;
+    }
+    for (; done < steps; ++done) {
+      const BFloat16* even = panel + 2 * done * k_stride;
+      pack_pair<kWidth>(even, 2 * done + 1 < k ? even + k_stride : nullptr, lane_stride, count,
+                        out + done * kWidth);
+    }
+  }
+}
+#endif  // MYTORCH_BFLOAT16_PAIRS
+
+// Packs lanes of T into panels of factors F.
+template <int kWidth, class T, class F>
+HWY_INLINE void pack_factors(const T* from, int64_t lane_stride, int64_t k_stride, int64_t k,
+                             int64_t lanes, F* out) {
+#if MYTORCH_BFLOAT16_PAIRS
+  if constexpr (std::is_same_v<F, BFloat16Pair>) {
+    pack_pairs<kWidth>(from, lane_stride, k_stride, k, lanes, out);
+  } else
+#endif
+  {
+    pack_panels<kWidth>(from, lane_stride, k_stride, k, lanes, out);
   }
 }
 

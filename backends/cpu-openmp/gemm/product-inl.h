@@ -72,7 +72,7 @@ int64_t depth_in_place(const Job& job, int64_t m, int64_t kc) {
 
 // Returns the plan for rectangles of at most m x n. The depth of a block, which determines the
 // order of the sums, is that of the whole product.
-template <class T>
+template <class T, class F>
 Plan make_plan(const Job& job, int64_t m, int64_t n) {
   using C = Compute<T>;
   constexpr int64_t kRows = kTileRows<C>;
@@ -84,8 +84,9 @@ Plan make_plan(const Job& job, int64_t m, int64_t n) {
   if (job.k <= 128 && m <= 128 && n <= 128) {
     block = {round_up(m, kRows), round_up(n, kCols), job.k};
   } else {
-    block = choose_blocking(m, n, job.k, kBytes, kRows, kCols);
+    block = choose_blocking(m, n, job.k, kBytes / kDepth<F>, kRows, kCols);
   }
+  block.kc = round_up(block.kc, kDepth<F>);
   const int64_t depth = depth_in_place<T>(job, job.m, block.kc);
   plan.pack_b = depth == 0;
   if (depth != 0 && depth < block.kc) block.kc = divide_up(job.k, divide_up(job.k, depth));
@@ -100,20 +101,24 @@ Plan make_plan(const Job& job, int64_t m, int64_t n) {
   }
 
   // If B is read in place, only its partial last panel is copied, for all of k.
+  const int64_t steps = block.kc / kDepth<F>;
   plan.b_size =
-      (plan.pack_b ? round_up(block.nc, kCols) * block.kc : (job.n % kCols != 0) * job.k * kCols) +
+      (plan.pack_b ? round_up(block.nc, kCols) * steps : (job.n % kCols != 0) * job.k * kCols) +
       kPackSlack;
-  plan.a_size = plan.pack_a ? round_up(block.mc * block.kc + kPackSlack, 64 / kBytes) : 0;
+  plan.a_size = plan.pack_a ? round_up(block.mc * steps + kPackSlack, 64 / kBytes) : 0;
   plan.sums_size = plan.keep_sums ? round_up(plan.chunk_rows * block.nc, 64 / kBytes) : 0;
   plan.b_size = round_up(plan.b_size, 64 / kBytes);
   return plan;
 }
 
-// A product, or a rectangle of one, computed by one thread.
-template <class T>
+// A product, or a rectangle of one, computed by one thread. F are the factors of the microkernel,
+// to which operands are packed.
+template <class T, class F>
 class Product {
  public:
   using C = Compute<T>;
+
+  static_assert(sizeof(F) == sizeof(C));
 
   // `workspace` holds plan.size() elements.
   Product(const Job& job, const Plan& plan, C* workspace)
@@ -122,9 +127,9 @@ class Product {
         a_(static_cast<const T*>(job.a)),
         b_(static_cast<const T*>(job.b)),
         c_(static_cast<T*>(job.c)),
-        b_pack_(workspace),
+        b_pack_(reinterpret_cast<F*>(workspace)),
         a_pack_(b_pack_ + plan.b_size),
-        sums_(a_pack_ + plan.a_size) {}
+        sums_(workspace + plan.b_size + plan.a_size) {}
 
   void run() {
     for (m0_ = 0; m0_ < job_.m; m0_ += plan_.chunk_rows) {
@@ -133,13 +138,13 @@ class Product {
         n_ = std::min(plan_.block.nc, job_.n - j0_);
         panels_ = divide_up(n_, kCols);
         if (!plan_.pack_b && n_ % kCols != 0) {
-          pack_panels<kCols>(b_at(panels_ - 1, 0), job_.b_col, job_.b_k, job_.k, n_ % kCols,
-                             b_pack_);
+          pack_factors<kCols>(b_at(panels_ - 1, 0), job_.b_col, job_.b_k, job_.k, n_ % kCols,
+                              b_pack_);
         }
         for (int64_t p0 = 0; p0 < job_.k; p0 += plan_.block.kc) {
           const Part part = {p0, std::min(plan_.block.kc, job_.k - p0)};
           if (plan_.pack_b) {
-            pack_panels<kCols>(b_at(0, p0), job_.b_col, job_.b_k, part.k, n_, b_pack_);
+            pack_factors<kCols>(b_at(0, p0), job_.b_col, job_.b_k, part.k, n_, b_pack_);
           }
           for (int64_t i = 0; i < m_; i += plan_.block.mc) {
             run_part(part, i, std::min(m_, i + plan_.block.mc));
@@ -156,6 +161,8 @@ class Product {
   // A part of the sums: products [begin, begin + k) of each.
   struct Part {
     int64_t begin, k;
+
+    int64_t steps() const { return divide_up(k, kDepth<F>); }
   };
 
   const T* b_at(int64_t panel, int64_t p0) const {
@@ -166,25 +173,25 @@ class Product {
   void run_part(const Part& part, int64_t i_begin, int64_t i_end) const {
     const T* a = a_ + (m0_ + i_begin) * job_.a_row + part.begin * job_.a_k;
     if (plan_.pack_a) {
-      pack_panels<kRows>(a, job_.a_row, job_.a_k, part.k, i_end - i_begin, a_pack_);
+      pack_factors<kRows>(a, job_.a_row, job_.a_k, part.k, i_end - i_begin, a_pack_);
     }
     for (int64_t j = 0; j < panels_; ++j) {
       const int64_t cols = std::min(kCols, n_ - j * kCols);
-      const C* b;
+      const F* b;
       int64_t b_k = kCols;
       if (plan_.pack_b) {
-        b = b_pack_ + j * kCols * part.k;
+        b = b_pack_ + j * kCols * part.steps();
       } else if (cols < kCols) {
         b = b_pack_ + part.begin * kCols;
       } else {
-        b = reinterpret_cast<const C*>(b_at(j, part.begin));
+        b = reinterpret_cast<const F*>(b_at(j, part.begin));
         b_k = job_.b_k;
       }
       const int64_t vecs = divide_up(cols, kLanes<C>);
       if (plan_.pack_a) {
-        const TileFn<C> kernel = packed_tile<C>(vecs);
+        const TileFn<F> kernel = packed_tile<F>(vecs);
         for (int64_t i = i_begin; i < i_end; i += kRows) {
-          run_tile(kernel, part, a_pack_ + (i - i_begin) * part.k, b, b_k, i,
+          run_tile(kernel, part, a_pack_ + (i - i_begin) * part.steps(), b, b_k, i,
                    std::min(kRows, i_end - i), kRows, j * kCols, cols, vecs);
         }
       } else {
@@ -196,8 +203,8 @@ class Product {
         int64_t i = i_begin;
         for (int64_t t = 0; t < tiles; ++t) {
           const int64_t rows = height + (t < higher);
-          run_tile(direct_tile<C>(rows, vecs), part,
-                   reinterpret_cast<const C*>(a) + (i - i_begin) * job_.a_row, b, b_k, i, rows,
+          run_tile(direct_tile<F>(rows, vecs), part,
+                   reinterpret_cast<const F*>(a) + (i - i_begin) * job_.a_row, b, b_k, i, rows,
                    rows, j * kCols, cols, vecs);
           i += rows;
         }
@@ -207,7 +214,7 @@ class Product {
 
   // Runs the microkernel: `rows` x `cols` of its kernel_rows x vecs sums belong to C, at (i, j) of
   // the current block.
-  HWY_INLINE void run_tile(TileFn<C> kernel, const Part& part, const C* a, const C* b, int64_t b_k,
+  HWY_INLINE void run_tile(TileFn<F> kernel, const Part& part, const F* a, const F* b, int64_t b_k,
                            int64_t i, int64_t rows, int64_t kernel_rows, int64_t j, int64_t cols,
                            int64_t vecs) const {
     const bool first = part.begin == 0;
@@ -218,7 +225,7 @@ class Product {
     const bool accumulate = job_.accumulate || !first;
     if constexpr (kComputesInPlace<T>) {
       if (job_.c_col == 1 && rows == kernel_rows && cols == vecs * kLanes<C> && !has_epilogue) {
-        kernel(part.k, a, job_.a_row, job_.a_k, b, b_k, c, job_.c_row, accumulate);
+        kernel(part.steps(), a, job_.a_row, job_.a_k, b, b_k, c, job_.c_row, accumulate);
         return;
       }
     }
@@ -229,7 +236,8 @@ class Product {
       sums_row = plan_.block.nc;
       sums = sums_ + i * sums_row + j;
     }
-    kernel(part.k, a, job_.a_row, job_.a_k, b, b_k, sums, sums_row, plan_.keep_sums && !first);
+    kernel(part.steps(), a, job_.a_row, job_.a_k, b, b_k, sums, sums_row,
+           plan_.keep_sums && !first);
     if (plan_.keep_sums && !last) return;
     const T* bias = static_cast<const T*>(job_.bias);
     const Epilogue<T> epilogue = {
@@ -244,8 +252,8 @@ class Product {
   const T* const a_;
   const T* const b_;
   T* const c_;
-  C* const b_pack_;
-  C* const a_pack_;
+  F* const b_pack_;
+  F* const a_pack_;
   C* const sums_;
   // The current block: rows [m0, m0 + m), columns [j0, j0 + n).
   int64_t m0_, m_, j0_, n_;
@@ -279,7 +287,7 @@ Grid choose_grid(const Job& job, int workers) {
   return best;
 }
 
-template <class T>
+template <class T, class F>
 struct Shared {
   const Job* job;
   const Plan* plan;  // of the largest rectangle
@@ -320,7 +328,7 @@ struct Shared {
     if (job->bias != nullptr) {
       own.bias = static_cast<const T*>(job->bias) + i * job->bias_row + j * job->bias_col;
     }
-    Product<T>(own, *plan, room).run();
+    Product<T, F>(own, *plan, room).run();
   }
 };
 
@@ -339,7 +347,7 @@ HWY_INLINE int with_workspace(mt_ctx* ctx, int64_t elements, const Run& run) {
   return MT_OK;
 }
 
-template <class T>
+template <class T, class F = Compute<T>>
 int run_product(mt_ctx* ctx, const Job& job) {
   if (is_matvec(job)) return matvec<T>(ctx, job);
   const double products = static_cast<double>(job.m) * job.n * job.k;
@@ -348,17 +356,17 @@ int run_product(mt_ctx* ctx, const Job& job) {
   };
   // Each thread computes whole products if there are enough products.
   const int all = workers_for(products * job.batch);
-  Shared<T> shared(job, job.batch >= (all == 1 ? 1 : 8 * all) ? 1 : workers_for(products));
-  const Plan plan = make_plan<T>(job, shared.m, shared.n);
+  Shared<T, F> shared(job, job.batch >= (all == 1 ? 1 : 8 * all) ? 1 : workers_for(products));
+  const Plan plan = make_plan<T, F>(job, shared.m, shared.n);
   shared.plan = &plan;
   const int64_t workers = std::min<int64_t>(all, job.batch * shared.grid.size());
   return with_workspace<Compute<T>>(ctx, plan.size() * workers, [&](Compute<T>* room) HWY_ATTR {
     shared.workspace = room;
     shared.next.store(workers, std::memory_order_relaxed);
     if (workers == 1) {
-      Shared<T>::work(&shared, 0, 1);
+      Shared<T, F>::work(&shared, 0, 1);
     } else {
-      ctx->parallel_for(ctx, 0, workers, 1, &Shared<T>::work, &shared);
+      ctx->parallel_for(ctx, 0, workers, 1, &Shared<T, F>::work, &shared);
     }
   });
 }

@@ -13,6 +13,11 @@ struct BFloat16 {
 struct Float16 {
   uint16_t bits;
 };
+// Two factors that follow one another in a sum, the first in the low half. The instruction of
+// simd/bfloat16-inl.h multiplies pairs and adds both products.
+struct BFloat16Pair {
+  uint32_t bits;
+};
 
 // Integers are unsigned here: wrapping products and sums have the same bits as signed ones, and the
 // low bits of narrow integers do not depend on how they were widened.
@@ -29,6 +34,10 @@ struct ComputeType<Float16> {
   using type = float;
 };
 template <>
+struct ComputeType<BFloat16Pair> {
+  using type = float;
+};
+template <>
 struct ComputeType<uint8_t> {
   using type = uint32_t;
 };
@@ -38,6 +47,10 @@ struct ComputeType<uint16_t> {
 };
 template <class T>
 using Compute = typename ComputeType<T>::type;
+
+// The steps of k that a factor of the microkernel spans.
+template <class F>
+inline constexpr int64_t kDepth = std::is_same_v<F, BFloat16Pair> ? 2 : 1;
 
 // Whether the compute type is the storage type, so that kernels can read A and B in place and keep
 // partial sums in C.

@@ -9,32 +9,51 @@
 namespace mytorch::simd {
 namespace {
 
+bool processor_has_pairs() {
+#if defined(__x86_64__)
+  return (HWY_TARGETS & HWY_AVX3) != 0 && __builtin_cpu_supports("avx512bf16") != 0;
+#else
+  return false;
+#endif
+}
+
+// Whether a pin leaves out the products of bfloat16.
+bool without_pairs = false;
+
 int64_t usable() { return hwy::SupportedTargets() & HWY_TARGETS; }
 
 int64_t target_named(std::string_view name) {
-  if (name == "avx3") return HWY_AVX3;
+  if (name == "avx3" || name == "avx3_bf16") return HWY_AVX3;
   if (name == "avx2") return HWY_AVX2;
   if (name == "plain") return HWY_SCALAR | HWY_EMU128;
-  throw sdk::Error(MT_ERROR_VALUE,
-                   "MYTORCH_CPU=" + std::string(name) + ": expected avx2, avx3 or plain");
+  throw sdk::Error(MT_ERROR_VALUE, "MYTORCH_CPU=" + std::string(name) +
+                                       ": expected avx2, avx3, avx3_bf16 or plain");
 }
 
 }  // namespace
 
 void pin_instruction_set(std::string_view name) {
   const int64_t target = usable() & target_named(name);
-  if (target == 0) {
+  if (target == 0 || (name == "avx3_bf16" && !processor_has_pairs())) {
     throw sdk::Error(MT_ERROR_UNSUPPORTED, "MYTORCH_CPU=" + std::string(name) +
                                                ": this processor, or this build, lacks the "
                                                "instruction set; the best one is " +
                                                instruction_set());
   }
+  without_pairs = name != "avx3_bf16";
   hwy::DisableTargets(target - 1);  // better sets have lower bits
 }
 
 const char* instruction_set() {
   const int64_t sets = usable();
   return hwy::TargetName(sets & -sets);
+}
+
+// Products ask each time, so this does not ask Highway, which in a virtual machine takes
+// microseconds to describe the processor.
+bool has_bfloat16_pairs() {
+  static const bool has = processor_has_pairs();
+  return has && !without_pairs;
 }
 
 }  // namespace mytorch::simd

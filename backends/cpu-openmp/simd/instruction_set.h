@@ -5,12 +5,16 @@
 
 namespace mytorch::simd {
 
-// Pins an instruction set for the process: "avx2", "avx3" (AVX-512) or "plain" (no vectors). Called
-// before the first vector function. Throws sdk::Error(MT_ERROR_VALUE) for another name, and
-// sdk::Error(MT_ERROR_UNSUPPORTED) if this processor or this build lacks the set.
+// Pins an instruction set for the process: "avx2", "avx3" (AVX-512), "avx3_bf16" (AVX-512 with
+// products of bfloat16) or "plain" (no vectors). Called before the first vector function. Throws
+// sdk::Error(MT_ERROR_VALUE) for another name, and sdk::Error(MT_ERROR_UNSUPPORTED) if this
+// processor or this build lacks the set.
 void pin_instruction_set(std::string_view name);
 
 // Returns Highway's name of the set in use, the best one unless one is pinned: "AVX3", "AVX2", ...
 const char* instruction_set();
+
+// Whether the set in use is AVX-512 and has products of pairs of bfloat16 (bfloat16-inl.h).
+bool has_bfloat16_pairs();
 
 }  // namespace mytorch::simd

@@ -5,9 +5,11 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "backends/cpu-openmp/gemm/gemm.h"
+#include "backends/cpu-openmp/simd/instruction_set.h"
 #include "tests/backends/cpu-openmp/gemm_check.h"
 
 namespace mytorch::cpu {
@@ -124,6 +126,12 @@ TYPED_TEST(FloatingGemmTest, OldContentsOfCAreNotRead) {
   }
 }
 
+// Whether a product may be as if this factor were zero.
+template <class T>
+bool may_count_as_zero(double factor) {
+  return std::is_same_v<T, Brain> && simd::has_bfloat16_pairs() && std::fabs(factor) < 0x1p-126;
+}
+
 // Multiplication by one preserves every float16 and bfloat16 (NaN becomes some NaN).
 template <class T>
 class NarrowGemmTest : public ::testing::Test {};
@@ -146,7 +154,7 @@ TYPED_TEST(NarrowGemmTest, EveryValueSurvivesAProductWithTheIdentity) {
       const double value = to_double(b.at(0, 0, j)), got = to_double(c.at(0, 63, j));
       if (std::isnan(value)) {
         ASSERT_TRUE(std::isnan(got));
-      } else {
+      } else if (!may_count_as_zero<T>(value) || got != 0) {
         ASSERT_EQ(value, got);
       }
     }
@@ -175,6 +183,10 @@ TYPED_TEST(NarrowGemmTest, SumsRoundToNearestEven) {
       for (int64_t j = 0; j < kColumns; ++j) {
         const double sum = to_double(b.at(0, 0, j)) + to_double(b.at(0, 1, j));
         if (!std::isfinite(sum) || std::fabs(sum) > std::numeric_limits<float>::max()) continue;
+        if (may_count_as_zero<T>(to_double(b.at(0, 0, j))) ||
+            may_count_as_zero<T>(to_double(b.at(0, 1, j))) || may_count_as_zero<T>(sum)) {
+          continue;
+        }
         ASSERT_EQ(to_double(c.at(0, m - 1, j)), to_double(special<T>(sum)))
             << to_double(b.at(0, 0, j)) << " + " << to_double(b.at(0, 1, j));
       }

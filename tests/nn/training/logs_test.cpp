@@ -32,6 +32,10 @@ TEST(CsvLog, WritesExactNumbersAndReadsThemBack) {
     log.log(3, {{"lr", 1}});
   });
   expect_error(ErrorCode::kValue, {"[CsvLog]", "'a,b'"}, [&] { log.log(3, {{"a,b", 1}}); });
+  expect_error(ErrorCode::kValue, {"two columns", "'lr'"}, [&] {
+    log.log(3, {{"lr", 1}, {"lr", 1}});
+  });
+  expect_error(ErrorCode::kValue, {"two columns", "'step'"}, [&] { log.log(3, {{"step", 1}}); });
 }
 
 TEST(CsvLog, ContinuesFromTheStepOfTheCheckpoint) {
@@ -59,6 +63,8 @@ TEST(CsvLog, RefusesDamagedFiles) {
   expect_error(ErrorCode::kIo, {path, "line 3"}, [&] { read_csv_log(path); });
   write_file(path, "step,loss\n1,x\n");
   expect_error(ErrorCode::kIo, {path, "line 2"}, [&] { read_csv_log(path); });
+  write_file(path, "step,loss,loss\n1,2,3\n");
+  expect_error(ErrorCode::kIo, {path, "two columns", "'loss'"}, [&] { read_csv_log(path); });
   expect_error(ErrorCode::kIo, {"/dev/null/x"}, [] { CsvLog("/dev/null/x/log.csv"); });
 }
 

@@ -128,7 +128,18 @@ class ConvTransposeNd : public Module {
   Tensor weight;
   Tensor bias;  // undefined without bias
 
+ protected:
+  // A layer that takes its number of input channels from its first input.
+  ConvTransposeNd(int64_t out_channels, Sizes<n> kernel_size, ConvTransposeArgs<n> options);
+
  private:
+  ConvTransposeNd(int64_t out_channels, const Sizes<n>& kernel_size,
+                  const ConvTransposeArgs<n>& options, int64_t in_channels);
+  void create(int64_t in_channels);
+  void finish(const Tensor& input);  // if lazy
+
+  int64_t out_channels_ = 0;
+  Sizes<n> kernel_size_ = 0;
   ConvTransposeArgs<n> options_;
 };
 extern template class ConvTransposeNd<1>;
@@ -152,6 +163,24 @@ class ConvTranspose3d final : public Layer<ConvTranspose3d, ConvTransposeNd<3>> 
   using Layer::Layer;
   template <class TakesOptionsOf = ConvTransposeArgs<3>>  // chosen for a misspelt option
   ConvTranspose3d(int64_t, int64_t, Sizes<3>, ...) = delete;
+};
+
+// Transposed convolutions that take in_channels from their first input. Until then parameters()
+// throws.
+class LazyConvTranspose1d final : public Layer<LazyConvTranspose1d, ConvTransposeNd<1>> {
+ public:
+  LazyConvTranspose1d(int64_t out_channels, Sizes<1> kernel_size, ConvTransposeArgs<1> options = {})
+      : Layer(out_channels, kernel_size, options) {}
+};
+class LazyConvTranspose2d final : public Layer<LazyConvTranspose2d, ConvTransposeNd<2>> {
+ public:
+  LazyConvTranspose2d(int64_t out_channels, Sizes<2> kernel_size, ConvTransposeArgs<2> options = {})
+      : Layer(out_channels, kernel_size, options) {}
+};
+class LazyConvTranspose3d final : public Layer<LazyConvTranspose3d, ConvTransposeNd<3>> {
+ public:
+  LazyConvTranspose3d(int64_t out_channels, Sizes<3> kernel_size, ConvTransposeArgs<3> options = {})
+      : Layer(out_channels, kernel_size, options) {}
 };
 
 }  // namespace mytorch::nn

@@ -575,6 +575,11 @@ Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const T
                              const CosineEmbeddingArgs& options = {});
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            const TripletMarginArgs& options = {});
+// Throws Error(kShape) for different numbers of dimensions, Error(kValue) unless the margin is
+// positive.
+Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& positive,
+                                         const Tensor& negative,
+                                         const TripletMarginWithDistanceArgs& options = {});
 // Returns -log P(target | input), summed over all alignments of a target of S labels with an input
 // of T steps: labels in order, each repeated any number of times, with blanks between them. Takes
 // log_probs (T, N, C) or (T, C), as log_softmax returns them, and integers: targets (N, S), or all
@@ -662,6 +667,7 @@ using HingeEmbeddingLossFuncOptions = HingeEmbeddingLossOptions;
 using MarginRankingLossFuncOptions = MarginRankingLossOptions;
 using CosineEmbeddingLossFuncOptions = CosineEmbeddingLossOptions;
 using TripletMarginLossFuncOptions = TripletMarginLossOptions;
+using TripletMarginWithDistanceLossFuncOptions = TripletMarginWithDistanceLossOptions;
 using CTCLossFuncOptions = CTCLossOptions;
 using KLDivFuncOptions = KLDivLossOptions;
 using CrossEntropyFuncOptions = CrossEntropyLossOptions;
@@ -790,6 +796,7 @@ MYTORCH_NAMED_3(gaussian_nll_loss, GaussianNLLArgs)
 MYTORCH_NAMED_3(margin_ranking_loss, MarginRankingArgs)
 MYTORCH_NAMED_3(cosine_embedding_loss, CosineEmbeddingArgs)
 MYTORCH_NAMED_3(triplet_margin_loss, TripletMarginArgs)
+MYTORCH_NAMED_3(triplet_margin_with_distance_loss, TripletMarginWithDistanceArgs)
 // clang-format on
 inline Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
                        const Tensor& target_lengths, const CTCLossFuncOptions& options) {

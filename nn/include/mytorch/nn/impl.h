@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mytorch/nn/activation.h"
+#include "mytorch/nn/adaptive_softmax.h"
 #include "mytorch/nn/container.h"
 #include "mytorch/nn/conv.h"
 #include "mytorch/nn/dropout.h"
@@ -40,11 +41,13 @@ MYTORCH_IMPL(BCELoss) MYTORCH_IMPL(BCEWithLogitsLoss) MYTORCH_IMPL(KLDivLoss)
 MYTORCH_IMPL(MultiMarginLoss) MYTORCH_IMPL(MultiLabelMarginLoss)
 MYTORCH_IMPL(MultiLabelSoftMarginLoss) MYTORCH_IMPL(SoftMarginLoss) MYTORCH_IMPL(HingeEmbeddingLoss)
 MYTORCH_IMPL(MarginRankingLoss) MYTORCH_IMPL(CosineEmbeddingLoss) MYTORCH_IMPL(TripletMarginLoss)
-MYTORCH_IMPL(CTCLoss)
+MYTORCH_IMPL(CTCLoss) MYTORCH_IMPL(TripletMarginWithDistanceLoss)
+MYTORCH_IMPL(AdaptiveLogSoftmaxWithLoss)
 MYTORCH_IMPL(PairwiseDistance) MYTORCH_IMPL(CosineSimilarity) MYTORCH_IMPL(BatchNorm1d)
 MYTORCH_IMPL(BatchNorm2d) MYTORCH_IMPL(BatchNorm3d) MYTORCH_IMPL(InstanceNorm1d)
 MYTORCH_IMPL(InstanceNorm2d) MYTORCH_IMPL(InstanceNorm3d) MYTORCH_IMPL(LayerNorm)
 MYTORCH_IMPL(RMSNorm) MYTORCH_IMPL(GroupNorm) MYTORCH_IMPL(LocalResponseNorm)
+MYTORCH_IMPL(CrossMapLRN2d)
 MYTORCH_IMPL(ZeroPad1d) MYTORCH_IMPL(ZeroPad2d) MYTORCH_IMPL(ZeroPad3d) MYTORCH_IMPL(ConstantPad1d)
 MYTORCH_IMPL(ConstantPad2d) MYTORCH_IMPL(ConstantPad3d) MYTORCH_IMPL(ReflectionPad1d)
 MYTORCH_IMPL(ReflectionPad2d) MYTORCH_IMPL(ReflectionPad3d) MYTORCH_IMPL(ReplicationPad1d)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <utility>
 
 #include "mytorch/nn/module.h"
@@ -325,6 +326,24 @@ using TripletMarginLossOptions = Options<TripletMarginArgs>;
 // dimension.
 class TripletMarginLoss final
     : public LayerWith<TripletMarginLoss, TripletMarginArgs, Callable<TripletMarginLoss>> {
+ public:
+  using LayerWith::LayerWith;
+  Tensor forward(const Tensor& anchor, const Tensor& positive, const Tensor& negative);
+};
+
+struct TripletMarginWithDistanceArgs {
+  // Returns the distances of the pairs; undefined means PairwiseDistance().
+  std::function<Tensor(const Tensor&, const Tensor&)> distance_function = {};
+  double margin = 1;
+  bool swap = false;  // whether to use the distance of positive and negative if that is smaller
+  OneOf<Reduction> reduction = Reduction::kMean;
+};
+using TripletMarginWithDistanceLossOptions = Options<TripletMarginWithDistanceArgs>;
+
+// TripletMarginLoss with distances of a function.
+class TripletMarginWithDistanceLoss final
+    : public LayerWith<TripletMarginWithDistanceLoss, TripletMarginWithDistanceArgs,
+                       Callable<TripletMarginWithDistanceLoss>> {
  public:
   using LayerWith::LayerWith;
   Tensor forward(const Tensor& anchor, const Tensor& positive, const Tensor& negative);

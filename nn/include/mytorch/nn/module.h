@@ -113,6 +113,8 @@ Tensor* first_tensor(Result& result) {
     return &result;
   } else if constexpr (requires { std::get<0>(result); }) {
     return first_tensor(std::get<0>(result));
+  } else if constexpr (requires { requires std::is_same_v<decltype(result.output), Tensor>; }) {
+    return &result.output;
   } else {
     return nullptr;
   }
@@ -234,8 +236,8 @@ class Module : private detail::Forwards {
 
   // -- hooks: functions that operator() calls. They may return a tensor, which replaces the input,
   // the output or the gradient of the input. A copy of the module shares its hooks. For forwards of
-  // other types, the input is the first argument and the output the first element of the result;
-  // each is undefined if it is not a tensor --
+  // other types, the input is the first argument and the output the first element of the result,
+  // or its member `output`; each is undefined if it is not a tensor --
   // hook(Module& module, const Tensor& input), before forward.
   template <class F>
   HookHandle register_forward_pre_hook(F hook) {

@@ -160,6 +160,23 @@ class InstanceNorm3d final : public Layer<InstanceNorm3d, InstanceNorm> {
       : Layer("InstanceNorm3d", num_features, options, 3) {}
 };
 
+// Instance norms that take num_features from their first input. Until then parameters() throws.
+class LazyInstanceNorm1d final : public Layer<LazyInstanceNorm1d, InstanceNorm> {
+ public:
+  explicit LazyInstanceNorm1d(InstanceNormArgs options = {})
+      : Layer("LazyInstanceNorm1d", kLazy, options, 1) {}
+};
+class LazyInstanceNorm2d final : public Layer<LazyInstanceNorm2d, InstanceNorm> {
+ public:
+  explicit LazyInstanceNorm2d(InstanceNormArgs options = {})
+      : Layer("LazyInstanceNorm2d", kLazy, options, 2) {}
+};
+class LazyInstanceNorm3d final : public Layer<LazyInstanceNorm3d, InstanceNorm> {
+ public:
+  explicit LazyInstanceNorm3d(InstanceNormArgs options = {})
+      : Layer("LazyInstanceNorm3d", kLazy, options, 3) {}
+};
+
 namespace detail {
 
 // A norm that takes a residual.
@@ -272,6 +289,23 @@ class LocalResponseNorm final : public Layer<LocalResponseNorm> {
  public:
   using Layer::Layer;
   explicit LocalResponseNorm(int64_t size, LocalResponseNormArgs options = {});
+  Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
+
+ private:
+  int64_t size_ = 0;
+  LocalResponseNormArgs options_;
+};
+
+using CrossMapLRN2dOptions = LocalResponseNormOptions;
+
+// LocalResponseNorm of (N, C, H, W) as Caffe has it: the window of an even `size` has size - 1
+// channels, and their sum is still divided by `size`. (PyTorch's never leaves out channel 0, of
+// which its gradient knows nothing.)
+class CrossMapLRN2d final : public Layer<CrossMapLRN2d> {
+ public:
+  using Layer::Layer;
+  explicit CrossMapLRN2d(int64_t size, LocalResponseNormArgs options = {});
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 

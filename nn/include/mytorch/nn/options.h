@@ -117,9 +117,9 @@ class Module;
   X(activation) X(add_bias_kv) X(add_zero_attn) X(affine) X(align_corners) X(alpha) X(antialias)  \
   X(approximate) X(attn_mask) X(average_attn_weights) X(base) X(batch_first) X(beta) X(bias)      \
   X(bidirectional) X(blank) X(block_size) X(ceil_mode) X(count_include_pad) X(custom_decoder)     \
-  X(custom_encoder) X(delta) X(dilation) X(dim) X(dim_feedforward) X(divisor_override)            \
+  X(custom_encoder) X(delta) X(dilation) X(distance_function) X(div_value) X(dim) X(dim_feedforward) X(divisor_override)            \
   X(dropout) X(dropout_p) X(dtype) X(elementwise_affine) X(enable_gqa) X(end_dim) X(eps) X(full)  \
-  X(generator) X(groups) X(hard) X(ignore_index) X(include_last_offset) X(init) X(inplace)        \
+  X(generator) X(groups) X(hard) X(head_bias) X(ignore_index) X(include_last_offset) X(init) X(inplace)        \
   X(interleaved) X(is_causal) X(k) X(kdim) X(keepdim) X(key_padding_mask) X(label_smoothing)      \
   X(lambd) X(layer_norm_eps) X(log_input) X(log_target) X(lower) X(margin) X(max_val) X(min_val)  \
   X(mode) X(momentum) X(need_weights) X(negative_slope) X(nonlinearity) X(norm) X(norm_first)     \
