@@ -39,12 +39,24 @@ Route route_of(const OpRecord& op, const Ways& before, const Ways& after) {
   return Route::kNative;
 }
 
+// Whether the backend says that its kernels take complex numbers.
+bool takes_complex(const Options& options) {
+  const auto loaded = backends();
+  return std::any_of(loaded.begin(), loaded.end(), [&](const Backend* backend) {
+    return backend->name == options.backend && (backend->abi.flags & MT_BACKEND_COMPLEX) != 0;
+  });
+}
+
 // Whether the call needs a kernel that the backend may lack.
 bool is_missing(const Options& options, const Answer& outcome) {
-  return outcome.error == ErrorCode::kUnsupported &&
-         std::any_of(options.missing.begin(), options.missing.end(), [&](const std::string& name) {
-           return outcome.message.find("no kernel of " + name + " on ") != std::string::npos;
-         });
+  if (outcome.error != ErrorCode::kUnsupported) return false;
+  if (outcome.message.find("no kernel of ") != std::string::npos &&
+      outcome.message.find(": complex") != std::string::npos && !takes_complex(options)) {
+    return true;
+  }
+  return std::any_of(options.missing.begin(), options.missing.end(), [&](const std::string& name) {
+    return outcome.message.find("no kernel of " + name + " on ") != std::string::npos;
+  });
 }
 
 // Whether a call writes to an argument: one that its schema marks, or a running statistic of ATen's

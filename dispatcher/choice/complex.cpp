@@ -96,6 +96,10 @@ PartsOperand::PartsOperand(const mt_tensor* of, int part) : PartsOperand(of) {
 }
 
 bool run_complex_kernel(const OpEntry& entry, int slot, mt_ctx* ctx, const void* args) {
+  if (&entry == &entry_of_copies()) {
+    const auto& copy = *static_cast<const mt_args_copy_*>(args);
+    return run_copy(slot, ctx, copy.self, copy.src);
+  }
   int status = MT_DECLINED;
   OpState* const state = &state_of(const_cast<OpEntry&>(entry));
   for (const bool last : {false, true}) {
