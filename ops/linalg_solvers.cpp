@@ -18,6 +18,7 @@
 #include "mytorch/ops/ceil.h"
 #include "mytorch/ops/clamp_min.h"
 #include "mytorch/ops/clone.h"
+#include "mytorch/ops/conj.h"
 #include "mytorch/ops/diagonal.h"
 #include "mytorch/ops/empty.h"
 #include "mytorch/ops/eq.h"
@@ -51,7 +52,8 @@
 #include "mytorch/ops/pow.h"
 #include "mytorch/ops/prod.h"
 #include "mytorch/ops/remainder.h"
-#include "mytorch/ops/sign.h"
+#include "mytorch/ops/sgn.h"
+#include "mytorch/ops/square.h"
 #include "mytorch/ops/sum.h"
 #include "mytorch/ops/transpose.h"
 #include "mytorch/ops/tril.h"
@@ -66,9 +68,10 @@
 namespace mytorch {
 namespace {
 
-double rounding_of(ScalarType type) { return type == kFloat64 ? 0x1p-52 : 0x1p-23; }
+double rounding_of(ScalarType type) { return to_real(type) == kFloat64 ? 0x1p-52 : 0x1p-23; }
 
-Tensor transposed(const Tensor& x) { return mytorch::transpose(x, -2, -1); }
+// The adjoint, which is the transpose of a real matrix.
+Tensor adjoint(const Tensor& x) { return mytorch::transpose(conj(x), -2, -1); }
 
 Tensor unit_matrix(const Tensor& like, int64_t n) {
   return mytorch::eye(n, like.dtype(), like.device());
@@ -171,9 +174,9 @@ Tensor linalg_cholesky(const Tensor& self, bool upper) {
 
 Tensor cholesky_solve(const Tensor& self, const Tensor& input2, bool upper) {
   const Tensor& factor = input2;
-  const Tensor lower = upper ? transposed(factor) : factor;
+  const Tensor lower = upper ? adjoint(factor) : factor;
   const Tensor inner = mytorch::linalg_solve_triangular(lower, self, false);
-  return mytorch::linalg_solve_triangular(transposed(lower), inner, true);
+  return mytorch::linalg_solve_triangular(adjoint(lower), inner, true);
 }
 
 Tensor cholesky_inverse(const Tensor& self, bool upper) {
@@ -215,7 +218,7 @@ Tensors<3> linalg_lu(const Tensor& a, bool pivot) {
 
 Tensors<2> triangular_solve(const Tensor& self, const Tensor& a, bool upper, bool transpose,
                             bool unitriangular) {
-  const Tensor matrix = transpose ? transposed(a) : a;
+  const Tensor matrix = transpose ? mytorch::transpose(a, -2, -1) : a;
   return {mytorch::linalg_solve_triangular(matrix, self, upper != transpose, true, unitriangular),
           mytorch::clone(a)};
 }
@@ -284,12 +287,13 @@ Tensor linalg_det(const Tensor& a) {
 
 Tensors<2> linalg_slogdet(const Tensor& a) {
   const auto [diagonal, sign] = diagonal_and_sign(a, "linalg_slogdet");
-  return {mytorch::prod(mytorch::sign(diagonal), -1) * sign,
+  return {mytorch::prod(mytorch::sgn(diagonal), -1) * sign,
           mytorch::sum(mytorch::log(mytorch::abs(diagonal)), {-1})};
 }
 
 Tensor logdet(const Tensor& self) {
   const auto [sign, logarithm] = mytorch::linalg_slogdet(self);
+  if (sign.is_complex()) return mytorch::log(sign) + logarithm;
   return mytorch::where(mytorch::eq(sign, -1.0), std::numeric_limits<double>::quiet_NaN(),
                         logarithm);
 }
@@ -313,7 +317,7 @@ Tensor ormqr(const Tensor& self, const Tensor& input2, const Tensor& input3, boo
                                        mytorch::zeros(as_list(sizes), self.dtype(), self.device())},
                                       -1);
   const Tensor whole = mytorch::linalg_householder_product(vectors, input2);
-  const Tensor q = transpose ? transposed(whole) : whole;
+  const Tensor q = transpose ? adjoint(whole) : whole;
   return left ? mytorch::matmul(q, input3) : mytorch::matmul(input3, q);
 }
 
@@ -339,7 +343,7 @@ Tensors<3> svd(const Tensor& self, bool some, bool compute_uv) {
   check_factorizable(self, "self", "svd");
   if (compute_uv) {
     auto [u, s, vh] = mytorch::linalg_svd_forward(self, !some, true);
-    return {std::move(u), std::move(s), transposed(vh)};
+    return {std::move(u), std::move(s), adjoint(vh)};
   }
   const auto square = [&](int64_t n) {
     Dims sizes = geometry::leading_sizes(self, 2);
@@ -367,11 +371,11 @@ Tensor linalg_pinv(const Tensor& self, std::optional<double> atol, std::optional
     const auto [values, vectors] = mytorch::linalg_eigh_forward(self, "L", true);
     const Tensor kept = above_tolerance(mytorch::abs(values), self, atol, rtol);
     const Tensor inverses = mytorch::where(kept, 1.0 / values, 0.0);
-    return mytorch::matmul(vectors * inverses.unsqueeze(-2), transposed(vectors));
+    return mytorch::matmul(vectors * inverses.unsqueeze(-2), adjoint(vectors));
   }
   const auto [u, s, vh] = mytorch::linalg_svd_forward(self, false, true);
   const Tensor inverses = mytorch::where(above_tolerance(s, self, atol, rtol), 1.0 / s, 0.0);
-  return mytorch::matmul(transposed(vh) * inverses.unsqueeze(-2), transposed(u));
+  return mytorch::matmul(adjoint(vh) * inverses.unsqueeze(-2), adjoint(u));
 }
 
 Tensor linalg_matrix_rank(const Tensor& self, std::optional<double> atol,
@@ -400,13 +404,13 @@ Tensors<4> linalg_lstsq(const Tensor& self, const Tensor& b, std::optional<doubl
   const int64_t m = self.size(-2), n = self.size(-1);
   check_shape(right.dim() >= 2 && right.size(-2) == m, op, "self has shape ", self.sizes(),
               " and b ", b.sizes(), ": both must have the same number of rows");
-  Tensor x, rank = nothing(self, kInt64), values = nothing(self, self.dtype());
-  Tensor residuals = nothing(self, self.dtype());
+  Tensor x, rank = nothing(self, kInt64), values = nothing(self, to_real(self.dtype()));
+  Tensor residuals = nothing(self, to_real(self.dtype()));
   bool full = true;
   if (way == "gels") {
-    const auto [q, r] = mytorch::linalg_qr(m >= n ? self : transposed(self), "reduced");
-    x = m >= n ? mytorch::linalg_solve_triangular(r, mytorch::matmul(transposed(q), right), true)
-               : mytorch::matmul(q, mytorch::linalg_solve_triangular(transposed(r), right, false));
+    const auto [q, r] = mytorch::linalg_qr(m >= n ? self : adjoint(self), "reduced");
+    x = m >= n ? mytorch::linalg_solve_triangular(r, mytorch::matmul(adjoint(q), right), true)
+               : mytorch::matmul(q, mytorch::linalg_solve_triangular(adjoint(r), right, false));
   } else {
     const auto [u, s, vh] = mytorch::linalg_svd_forward(self, false, true);
     if (self.numel() == 0) {
@@ -417,15 +421,15 @@ Tensors<4> linalg_lstsq(const Tensor& self, const Tensor& b, std::optional<doubl
       const Tensor kept = above_tolerance(s, self, std::nullopt, rcond);
       rank = mytorch::sum(kept, {-1});
       const Tensor inner =
-          mytorch::where(kept, 1.0 / s, 0.0).unsqueeze(-1) * mytorch::matmul(transposed(u), right);
-      x = mytorch::matmul(transposed(vh), inner);
+          mytorch::where(kept, 1.0 / s, 0.0).unsqueeze(-1) * mytorch::matmul(adjoint(u), right);
+      x = mytorch::matmul(adjoint(vh), inner);
     }
     if (way != "gelsy") values = s;
     full = !mytorch::any(every_example(mytorch::ne(rank, std::min(m, n)))).item<bool>();
   }
   if (m > n && full && way != "gelsy") {
     const Tensor difference = mytorch::matmul(self, x) - right;
-    residuals = mytorch::sum(difference * difference, {-2});
+    residuals = mytorch::sum(mytorch::square(mytorch::abs(difference)), {-2});
   }
   return {vectors ? x.squeeze(-1) : x, std::move(residuals), std::move(rank), std::move(values)};
 }
@@ -442,7 +446,8 @@ Tensor linalg_matrix_norm(const Tensor& self, const Scalar& ord, IntList dim, bo
               ": it must be 1, -1, 2, -2, inf, -inf, 'fro' or 'nuc'");
   const Dims dims = matrix_dims(self, dim, op);
   const Tensor x = dtype.has_value() ? self.to(*dtype) : self;
-  check_floating(x, "self", op);
+  check_type(is_differentiable(x.dtype()), op, "self is ", x.dtype(),
+             ": it must be of a floating or complex type");
   if (size == 2) {
     const Tensor values = values_in(x, dims);
     return with_dims(order > 0 ? mytorch::amax(values, {-1}) : mytorch::amin(values, {-1}), dims,
@@ -463,7 +468,8 @@ Tensor linalg_matrix_norm(const Tensor& self, Str ord, IntList dim, bool keepdim
               "': it must be 'fro', 'nuc', or one of the numbers 1, -1, 2, -2, inf and -inf");
   const Dims dims = matrix_dims(self, dim, op);
   const Tensor x = dtype.has_value() ? self.to(*dtype) : self;
-  check_floating(x, "self", op);
+  check_type(is_differentiable(x.dtype()), op, "self is ", x.dtype(),
+             ": it must be of a floating or complex type");
   if (ord == "fro") return mytorch::linalg_vector_norm(x, 2, as_list(dims), keepdim);
   return with_dims(mytorch::sum(values_in(x, dims), {-1}), dims, keepdim);
 }
@@ -507,7 +513,7 @@ Tensor linalg_cond(const Tensor& self, Str p) { return condition(self, p); }
 Tensor linalg_matrix_exp(const Tensor& self) {
   check_square(self, "self", "linalg_matrix_exp");
   if (self.numel() == 0) return mytorch::clone(self);
-  const double radius = self.dtype() == kFloat64 ? 0.8 : 2.5;
+  const double radius = to_real(self.dtype()) == kFloat64 ? 0.8 : 2.5;
   const Tensor norm = mytorch::amax(mytorch::sum(mytorch::abs(self), {-2}), {-1});
   const Tensor squarings = mytorch::clamp_min(mytorch::ceil(mytorch::log2(norm / radius)), 0.0);
   const double most = mytorch::amax(every_example(squarings)).item<double>();

@@ -14,6 +14,9 @@
 
 namespace mytorch::lapack {
 
+// What kernels of matrices take.
+inline constexpr uint32_t kMatrices = MT_TAKES_STRIDED | MT_TAKES_COMPLEX;
+
 MYTORCH_KERNEL_FAMILIES(MYTORCH_LAPACK_FAMILIES)
 
 }  // namespace mytorch::lapack

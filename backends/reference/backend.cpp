@@ -22,7 +22,7 @@ constexpr uint32_t kTakes = MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES | MT_TAKES_
 constexpr uint32_t kCopies = MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES;
 
 // Factorizations read single matrices of a batch before they write them, so a result is no operand.
-constexpr uint32_t kMatrices = MT_TAKES_STRIDED;
+constexpr uint32_t kMatrices = MT_TAKES_STRIDED | MT_TAKES_COMPLEX;
 
 template <auto kernel_fn>
 constexpr mt_kernel_entry entry(uint32_t flags = kTakes) {

@@ -703,10 +703,11 @@ SIGNAL_WINDOWS = (
 
 def signs(vectors):
     """Returns the factors that make the first element of each column that is near its largest one positive."""
-    size = vectors.detach().abs()
+    size = vectors.abs() if vectors.is_complex() else vectors.detach().abs()
     near = size >= 0.9 * size.amax(-2, keepdim=True) if vectors.numel() else size > 0
     first = near & (near.cumsum(-2) == 1)
-    return (first * vectors.detach().sign()).sum(-2, keepdim=True)
+    factors = (vectors / size).conj() if vectors.is_complex() else vectors.detach().sign()
+    return torch.where(first, factors, 0).sum(-2, keepdim=True)
 
 
 def eigh_forward(x, triangle, compute=True):
@@ -723,8 +724,8 @@ def svd_forward(x, full, compute=True):
     factors, k = signs(u), s.shape[-1]
     ones = torch.ones_like(factors)
     own = torch.cat([factors[..., :k], ones[..., k:]], -1)
-    rows = torch.ones(vh.shape[:-1], dtype=vh.dtype)
-    rows[..., :k] = factors[..., 0, :k]
+    own_rows = factors[..., 0, :k].conj()
+    rows = torch.cat([own_rows, torch.ones(*vh.shape[:-2], vh.shape[-2] - k, dtype=vh.dtype)], -1)
     return u * own, s, vh * rows.unsqueeze(-1)
 
 
@@ -732,7 +733,7 @@ def svd(x, some, compute):
     if not compute:
         return tuple(torch.svd(x, some, False))
     u, s, vh = svd_forward(x, not some)
-    return u, s, vh.mT
+    return u, s, vh.mH
 
 
 def lu_permutation(pivots, size):

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -19,12 +20,42 @@
 #include <utility>
 #include <vector>
 
+#include "mytorch/backend/dtype.h"
 #include "mytorch/backend/error.h"
 #include "mytorch/backend/sizes.h"
 #include "mytorch/backend/tensor.h"
 
 namespace mytorch::sdk {
 inline namespace v1 {
+
+template <class T>
+inline constexpr bool is_complex_number = false;
+template <class T>
+inline constexpr bool is_complex_number<std::complex<T>> = true;
+// The type of the parts of a complex number; a real type itself.
+template <class T>
+struct RealOfType {
+  using type = T;
+};
+template <class T>
+struct RealOfType<std::complex<T>> {
+  using type = T;
+};
+template <class T>
+using RealOf = typename RealOfType<T>::type;
+
+// Calls f(TypeTag) with the type of matrices: float, double, or the complex type of one of these.
+// The host has refused others.
+template <class F>
+void visit_matrix_type(mt_dtype dtype, F&& f) {
+  const bool wide = dtype.bits == (is_complex(dtype) ? 128 : 64);
+  if (is_complex(dtype)) {
+    if (wide) return f(TypeTag<std::complex<double>>{});
+    return f(TypeTag<std::complex<float>>{});
+  }
+  if (wide) return f(TypeTag<double>{});
+  f(TypeTag<float>{});
+}
 
 // The matrices (..., m, n) of an operand, or with `dims` 1 its vectors (..., n), which are columns;
 // with 0 its elements. An operand with fewer matrices than `batch` is broadcast.
@@ -140,6 +171,23 @@ bool needs_flip(const T* vector, int64_t n) {
     if (std::abs(vector[i]) >= largest * static_cast<T>(0.9)) return vector[i] < 0;
   }
   return false;
+}
+
+// Returns the factor that makes a vector unique in that way. Of a complex vector, that element
+// becomes real and positive.
+template <class T>
+T unique_factor(const T* vector, int64_t n) {
+  if constexpr (is_complex_number<T>) {
+    RealOf<T> largest = 0;
+    for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(vector[i]));
+    for (int64_t i = 0; i < n && largest > 0; ++i) {
+      const RealOf<T> size = std::abs(vector[i]);
+      if (size >= largest * static_cast<RealOf<T>>(0.9)) return std::conj(vector[i]) / size;
+    }
+    return T(1);
+  } else {
+    return needs_flip(vector, n) ? T(-1) : T(1);
+  }
 }
 
 // Throws Error(MT_ERROR_VALUE), naming the element of the batch if there is a batch.
