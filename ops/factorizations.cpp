@@ -25,6 +25,7 @@
 #include "mytorch/ops/gather.h"
 #include "mytorch/ops/imag.h"
 #include "mytorch/ops/linalg_det.h"
+#include "mytorch/ops/linalg_eig_forward.h"
 #include "mytorch/ops/linalg_eigh_forward.h"
 #include "mytorch/ops/linalg_lu_permutation.h"
 #include "mytorch/ops/linalg_lu_solve.h"
@@ -38,6 +39,7 @@
 #include "mytorch/ops/matmul.h"
 #include "mytorch/ops/narrow.h"
 #include "mytorch/ops/prod.h"
+#include "mytorch/ops/real.h"
 #include "mytorch/ops/sub.h"
 #include "mytorch/ops/sum.h"
 #include "mytorch/ops/transpose.h"
@@ -180,6 +182,15 @@ Specs<2> linalg_eigh_forward(const Tensor& self, Str uplo, bool compute_v) {
               "': it must be L or U");
   return {like(self, with_vector(batch_of(self), self.size(-1)), to_real(self.dtype())),
           compute_v ? in_columns(self, to_dims(self.sizes())) : like(self, {0})};
+}
+
+Specs<2> linalg_eig_forward(const Tensor& self, bool compute_v) {
+  check_square(self, "self", "linalg_eig");
+  const ScalarType type = to_complex(self.dtype());
+  TensorSpec vectors =
+      compute_v ? in_columns(self, to_dims(self.sizes())) : like(self, {0});
+  vectors.dtype = type;
+  return {like(self, with_vector(batch_of(self), self.size(-1)), type), std::move(vectors)};
 }
 
 Specs<3> linalg_svd_forward(const Tensor& self, bool full_matrices, bool compute_uv) {
@@ -398,6 +409,28 @@ Tensor eigh_backward(const Tensor* grads, const Tensor& a, Str uplo, const Tenso
   if (grads[0].defined()) inner = inner + as_diagonal(grads[0]);
   // Only the Hermitian part of a change of the matrix matters.
   return product_of(product_of(v, (inner + adjoint(inner)) * 0.5), adjoint(v));
+}
+
+// C. B. Boeddeker et al., On the computation of complex-valued gradients, 2017, with vectors of
+// norm 1.
+Tensor eig_backward(const Tensor* grads, const Tensor& a, const Tensor& values,
+                    const Tensor& vectors) {
+  const bool computed = vectors.dim() == a.dim();
+  const Tensor v = computed ? vectors : std::get<1>(mytorch::linalg_eig_forward(a, true));
+  const Tensor vh = adjoint(v);
+  Tensor inner;
+  if (grads[0].defined()) inner = as_diagonal(grads[0]);
+  if (grads[1].defined() && computed) {
+    const Tensor of_v =
+        with_phases(grads[1], v, mytorch::imag(diagonal_of_product(adjoint(grads[1]), v)));
+    const Tensor product = product_of(vh, of_v);
+    const Tensor lengths = mytorch::real(mytorch::diagonal(product, 0, -2, -1));
+    const Tensor one = unit_of(v, v.size(-1));
+    const Tensor gaps = conj(values.unsqueeze(-2) - values.unsqueeze(-1)) + one;
+    const Tensor others = product - product_of(vh, v) * lengths.unsqueeze(-2);
+    inner = sum_of(inner, others / gaps * (1.0 - one));
+  }
+  return std::get<0>(mytorch::linalg_solve_forward(vh, product_of(inner, vh), true));
 }
 
 Tensor svd_backward(const Tensor* grads, const Tensor& a, const Tensor& u_given, const Tensor& s,

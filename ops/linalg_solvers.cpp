@@ -24,6 +24,7 @@
 #include "mytorch/ops/eq.h"
 #include "mytorch/ops/eye.h"
 #include "mytorch/ops/linalg_cholesky_ex.h"
+#include "mytorch/ops/linalg_eig_forward.h"
 #include "mytorch/ops/linalg_eigh_forward.h"
 #include "mytorch/ops/linalg_eigvalsh.h"
 #include "mytorch/ops/linalg_householder_product.h"
@@ -327,6 +328,12 @@ Tensors<2> linalg_eigh(const Tensor& self, Str uplo) {
 
 Tensor linalg_eigvalsh(const Tensor& self, Str uplo) {
   return std::get<0>(mytorch::linalg_eigh_forward(self, uplo, wants_gradient(self)));
+}
+
+Tensors<2> linalg_eig(const Tensor& self) { return mytorch::linalg_eig_forward(self, true); }
+
+Tensor linalg_eigvals(const Tensor& self) {
+  return std::get<0>(mytorch::linalg_eig_forward(self, wants_gradient(self)));
 }
 
 Tensors<3> linalg_svd(const Tensor& a, bool full_matrices, std::optional<std::string_view> driver) {

@@ -10,6 +10,7 @@
   FAMILY(triangular)                    \
   FAMILY(qr)                            \
   FAMILY(eigenvalues)                   \
+  FAMILY(general_eigenvalues)           \
   FAMILY(singular_values)
 
 namespace mytorch::lapack {

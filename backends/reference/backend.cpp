@@ -63,6 +63,7 @@ constexpr mt_kernel_entry kKernels[] = {
     entry<&linalg_qr>(kMatrices),
     entry<&geqrf>(kMatrices),
     entry<&linalg_householder_product>(kMatrices),
+    entry<&linalg_eig>(kMatrices),
     entry<&linalg_eigh>(kMatrices),
     entry<&linalg_svd>(kMatrices),
 };

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "backends/reference/exact.h"
 #include "backends/reference/kernels.h"
+#include "backends/reference/matrix.h"
 #include "mytorch/backend/dtype.h"
 #include "mytorch/backend/matrices.h"
 #include "mytorch/backend/tensor.h"
@@ -22,84 +22,6 @@ namespace {
 
 using sdk::Matrices;
 using sdk::TensorView;
-
-// The type in which elements of T are computed.
-template <class T>
-using Exact = std::conditional_t<sdk::is_complex_number<T>, std::complex<double>, double>;
-
-double real(double x) { return x; }
-double real(std::complex<double> z) { return z.real(); }
-double imag(double /*x*/) { return 0; }
-double imag(std::complex<double> z) { return z.imag(); }
-double conj(double x) { return x; }
-std::complex<double> conj(std::complex<double> z) { return std::conj(z); }
-double squared(double x) { return x * x; }
-double squared(std::complex<double> z) { return std::norm(z); }
-// The magnitude by which LAPACK chooses pivots.
-double pivot_size(double x) { return std::abs(x); }
-double pivot_size(std::complex<double> z) { return std::abs(z.real()) + std::abs(z.imag()); }
-// x / |x|, or 1.
-template <class E>
-E direction_of(E x) {
-  return x == E(0) ? E(1) : x / std::abs(x);
-}
-
-// A compensated sum.
-template <class E>
-class Total {
- public:
-  void add(E value) { real_.add(real(value)), imaginary_.add(imag(value)); }
-  E value() const {
-    if constexpr (std::is_same_v<E, double>) {
-      return real_.value();
-    } else {
-      return {real_.value(), imaginary_.value()};
-    }
-  }
-
- private:
-  Sum<double> real_, imaginary_;
-};
-
-// A matrix in memory, by columns.
-template <class E>
-struct Matrix {
-  Matrix(int64_t m, int64_t n) : rows(m), columns(n), data(static_cast<size_t>(m * n), E(0)) {}
-  E& operator()(int64_t i, int64_t j) { return data[static_cast<size_t>(j * rows + i)]; }
-  E operator()(int64_t i, int64_t j) const { return data[static_cast<size_t>(j * rows + i)]; }
-  E* column(int64_t j) { return data.data() + j * rows; }
-
-  int64_t rows, columns;
-  std::vector<E> data;
-};
-
-template <class T>
-Matrix<Exact<T>> read(const Matrices<const T>& from, int64_t b) {
-  Matrix<Exact<T>> x(from.rows(), from.columns());
-  from.load(b, x.data.data());
-  return x;
-}
-template <class T>
-void write(const Matrices<T>& to, int64_t b, const Matrix<Exact<T>>& x) {
-  to.store(b, x.data.data());
-}
-
-template <class E>
-Matrix<E> adjoint(const Matrix<E>& x) {
-  Matrix<E> t(x.columns, x.rows);
-  for (int64_t i = 0; i < x.rows; ++i) {
-    for (int64_t j = 0; j < x.columns; ++j) t(j, i) = conj(x(i, j));
-  }
-  return t;
-}
-
-// Returns x^H y.
-template <class E>
-E inner(const E* x, const E* y, int64_t n) {
-  E sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += conj(x[i]) * y[i];
-  return sum;
-}
 
 // Replaces the columns of B by X with T X = B, where T is triangular, or its adjoint.
 template <class E>
@@ -305,12 +227,6 @@ std::vector<double> singular_values(Matrix<E> a, Matrix<E>& u, Matrix<E>& v) {
   }
   complete(u, rank);
   return values;
-}
-
-template <class E>
-bool is_finite(const Matrix<E>& x) {
-  return std::all_of(x.data.begin(), x.data.end(),
-                     [](E e) { return std::isfinite(real(e)) && std::isfinite(imag(e)); });
 }
 
 // Makes a matrix Hermitian by a triangle, the only one that is read, and the real diagonal.

@@ -717,6 +717,20 @@ def eigh_forward(x, triangle, compute=True):
     return values, vectors * signs(vectors)
 
 
+def eig_forward(x, compute=True):
+    values, vectors = torch.linalg.eig(x)
+    cell = values.detach().abs().max() * 2**-14 if values.numel() else 1
+    keys = values.detach().reshape(-1, values.shape[-1])
+    orders = [sorted(range(len(k)), key=lambda i: (round(k[i].real / cell), k[i].imag, k[i].real)) for k in
+              ([complex(z) for z in row] for row in keys.tolist())]
+    order = torch.tensor(orders, dtype=torch.int64).reshape(values.shape)
+    values = values.gather(-1, order)
+    if not compute:
+        return values, values.new_empty(0)
+    vectors = vectors.gather(-1, order.unsqueeze(-2).expand(vectors.shape))
+    return values, vectors * signs(vectors)
+
+
 def svd_forward(x, full, compute=True):
     if not compute:
         return x.new_empty(0), torch.linalg.svdvals(x), x.new_empty(0)
@@ -749,6 +763,9 @@ def lu_permutation(pivots, size):
 TWINS = {
     "linalg_eigh_forward": eigh_forward,
     "linalg_eigh": eigh_forward,
+    "linalg_eig_forward": eig_forward,
+    "linalg_eig": eig_forward,
+    "linalg_eigvals": lambda x: eig_forward(x)[0],
     "linalg_svd_forward": svd_forward,
     "linalg_svd": lambda x, full, driver: svd_forward(x, full),
     "svd": svd,

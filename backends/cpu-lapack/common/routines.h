@@ -51,6 +51,7 @@ MYTORCH_LAPACK_ROUTINE(geqrf, geqrf, geqrf)
 MYTORCH_LAPACK_ROUTINE(orgqr, orgqr, ungqr)
 MYTORCH_LAPACK_ROUTINE(syevd, syevd, heevd)
 MYTORCH_LAPACK_ROUTINE(gesdd, gesdd, gesdd)
+MYTORCH_LAPACK_ROUTINE(geev, geev, geev)
 #undef MYTORCH_LAPACK_ROUTINE
 
 // B := op(A)^-1 B, or from the right B op(A)^-1.

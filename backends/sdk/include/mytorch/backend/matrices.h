@@ -14,8 +14,10 @@
 #include <cmath>
 #include <complex>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -188,6 +190,23 @@ T unique_factor(const T* vector, int64_t n) {
   } else {
     return needs_flip(vector, n) ? T(-1) : T(1);
   }
+}
+
+// Returns the order in which the eigenvalues of a general matrix are given: by real part, of about
+// equal ones by imaginary part. The parts of a conjugate pair may differ by rounding.
+template <class T>
+std::vector<int64_t> order_of_eigenvalues(const std::complex<T>* values, int64_t n) {
+  T largest = 0;
+  for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(values[i]));
+  const T cell = largest * static_cast<T>(0x1p-14);
+  const auto key = [&](int64_t i) {
+    const std::complex<T> z = values[i];
+    return std::tuple(cell > 0 ? std::round(z.real() / cell) : T(0), z.imag(), z.real());
+  };
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return key(a) < key(b); });
+  return order;
 }
 
 // Throws Error(MT_ERROR_VALUE), naming the element of the batch if there is a batch.
