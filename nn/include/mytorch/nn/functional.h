@@ -706,18 +706,18 @@ using MultilabelSoftMarginLossFuncOptions = MultiLabelSoftMarginLossOptions;
     });                                                                                        \
   }
 // A misspelt name in braces, or another argument that the function does not take, selects the
-// deleted overload, whose message has the type of the options.
-#define MYTORCH_NAMED_1(function, Args)  \
-  MYTORCH_BUILDER_1(function)            \
-  template <class TakesOptionsOf = Args> \
+// deleted overload, whose message has the names of the options.
+#define MYTORCH_NAMED_1(function, Args)      \
+  MYTORCH_BUILDER_1(function)                \
+  template <class TakesOnly = NamesOf<Args>> \
   void function(const Tensor&, ...) = delete;
-#define MYTORCH_NAMED_2(function, Args)  \
-  MYTORCH_BUILDER_2(function)            \
-  template <class TakesOptionsOf = Args> \
+#define MYTORCH_NAMED_2(function, Args)      \
+  MYTORCH_BUILDER_2(function)                \
+  template <class TakesOnly = NamesOf<Args>> \
   void function(const Tensor&, const Tensor&, ...) = delete;
-#define MYTORCH_NAMED_3(function, Args)  \
-  MYTORCH_BUILDER_3(function)            \
-  template <class TakesOptionsOf = Args> \
+#define MYTORCH_NAMED_3(function, Args)      \
+  MYTORCH_BUILDER_3(function)                \
+  template <class TakesOnly = NamesOf<Args>> \
   void function(const Tensor&, const Tensor&, const Tensor&, ...) = delete;
 // clang-format off
 MYTORCH_NAMED_1(relu, InplaceArgs)

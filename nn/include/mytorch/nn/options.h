@@ -131,6 +131,38 @@ class Module;
   X(value) X(vdim) X(weight) X(zero_infinity)
 // clang-format on
 
+// Defines `NamesOf<Args>`, those of the list NAMES that the aggregate Args declares, as
+// OptionNames<option::stride, ...>. A misspelt option, `{.strid = 2}`, selects a deleted overload,
+// a template that has these names as the default of a parameter: then they stand in the first line
+// of the compiler's message. Which name was written, no template can know.
+// clang-format off
+#define MYTORCH_DEFINE_NAMES_OF(NamesOf, NAMES)               \
+  namespace option {                                          \
+  NAMES(MYTORCH_DECLARE_NAME)                                 \
+  }                                                           \
+  template <class Args>                                       \
+  using NamesOf = typename mytorch::nn::detail::JoinedNames<  \
+      mytorch::nn::OptionNames<> NAMES(MYTORCH_NAME_OF)>::Names;
+#define MYTORCH_DECLARE_NAME(name) struct name;
+#define MYTORCH_NAME_OF(name)                                                                    \
+  , std::conditional_t<requires(Args & args) { args.name; }, mytorch::nn::OptionNames<option::name>, \
+                       mytorch::nn::OptionNames<>>
+// clang-format on
+
+template <class... Names>
+struct OptionNames;
+namespace detail {
+template <class... Lists>
+struct JoinedNames;
+template <class... A>
+struct JoinedNames<OptionNames<A...>> {
+  using Names = OptionNames<A...>;
+};
+template <class... A, class... B, class... Rest>
+struct JoinedNames<OptionNames<A...>, OptionNames<B...>, Rest...>
+    : JoinedNames<OptionNames<A..., B...>, Rest...> {};
+}  // namespace detail
+
 // Defines the class template `Setters<Self, Args>`, the functions of libtorch's builders: for each
 // name of the list NAMES that the aggregate Args declares, one that sets the option and one that
 // returns it. Self derives from Setters<Self, Args> and has a member function args(), which returns
@@ -160,6 +192,7 @@ class Module;
   }
 
 MYTORCH_DEFINE_SETTERS(OptionSetters, MYTORCH_OPTION_NAMES)
+MYTORCH_DEFINE_NAMES_OF(NamesOf, MYTORCH_OPTION_NAMES)
 
 // Options in libtorch's spelling, built by functions in place of designated initializers:
 //

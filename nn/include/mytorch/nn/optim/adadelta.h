@@ -31,7 +31,7 @@ class AdadeltaOptions final : public OptimizerOptionsOf<AdadeltaOptions, Adadelt
 class Adadelta final : public OptimizerWith<AdadeltaOptions> {
  public:
   explicit Adadelta(ParamGroups parameters, AdadeltaArgs options = {});
-  template <class TakesOptionsOf = AdadeltaArgs>
+  template <class TakesOnly = NamesOf<AdadeltaArgs>>
   Adadelta(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<AdadeltaOptions> Options>
   Adadelta(ParamGroups parameters, const Options& options)

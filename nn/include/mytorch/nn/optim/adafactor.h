@@ -38,7 +38,7 @@ class AdafactorOptions final : public OptimizerOptionsOf<AdafactorOptions, Adafa
 class Adafactor final : public OptimizerWith<AdafactorOptions> {
  public:
   explicit Adafactor(ParamGroups parameters, AdafactorArgs options = {});
-  template <class TakesOptionsOf = AdafactorArgs>
+  template <class TakesOnly = NamesOf<AdafactorArgs>>
   Adafactor(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<AdafactorOptions> Options>
   Adafactor(ParamGroups parameters, const Options& options)

@@ -31,7 +31,7 @@ class AdagradOptions final : public OptimizerOptionsOf<AdagradOptions, AdagradAr
 class Adagrad final : public OptimizerWith<AdagradOptions> {
  public:
   explicit Adagrad(ParamGroups parameters, AdagradArgs options = {});
-  template <class TakesOptionsOf = AdagradArgs>
+  template <class TakesOnly = NamesOf<AdagradArgs>>
   Adagrad(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<AdagradOptions> Options>
   Adagrad(ParamGroups parameters, const Options& options)

@@ -46,7 +46,7 @@ class AdamOf final : public OptimizerWith<Options> {
  public:
   using Args = typename Options::Args;
   explicit AdamOf(ParamGroups parameters, Args options = {});
-  template <class TakesOptionsOf = Args>
+  template <class TakesOnly = NamesOf<Args>>
   AdamOf(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<Options> O>
   AdamOf(ParamGroups parameters, const O& options)

@@ -31,7 +31,7 @@ class AdamaxOptions final : public OptimizerOptionsOf<AdamaxOptions, AdamaxArgs>
 class Adamax final : public OptimizerWith<AdamaxOptions> {
  public:
   explicit Adamax(ParamGroups parameters, AdamaxArgs options = {});
-  template <class TakesOptionsOf = AdamaxArgs>
+  template <class TakesOnly = NamesOf<AdamaxArgs>>
   Adamax(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<AdamaxOptions> Options>
   Adamax(ParamGroups parameters, const Options& options)

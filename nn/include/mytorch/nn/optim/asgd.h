@@ -34,7 +34,7 @@ class ASGDOptions final : public OptimizerOptionsOf<ASGDOptions, ASGDArgs> {
 class ASGD final : public OptimizerWith<ASGDOptions> {
  public:
   explicit ASGD(ParamGroups parameters, ASGDArgs options = {});
-  template <class TakesOptionsOf = ASGDArgs>
+  template <class TakesOnly = NamesOf<ASGDArgs>>
   ASGD(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<ASGDOptions> Options>
   ASGD(ParamGroups parameters, const Options& options)

@@ -40,7 +40,7 @@ class LBFGSOptions final : public OptimizerOptionsOf<LBFGSOptions, LBFGSArgs> {
 class LBFGS final : public OptimizerWith<LBFGSOptions> {
  public:
   explicit LBFGS(ParamGroups parameters, LBFGSArgs options = {});
-  template <class TakesOptionsOf = LBFGSArgs>
+  template <class TakesOnly = NamesOf<LBFGSArgs>>
   LBFGS(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<LBFGSOptions> Options>
   LBFGS(ParamGroups parameters, const Options& options)

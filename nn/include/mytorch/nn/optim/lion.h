@@ -29,7 +29,7 @@ class LionOptions final : public OptimizerOptionsOf<LionOptions, LionArgs> {
 class Lion final : public OptimizerWith<LionOptions> {
  public:
   explicit Lion(ParamGroups parameters, LionArgs options = {});
-  template <class TakesOptionsOf = LionArgs>
+  template <class TakesOnly = NamesOf<LionArgs>>
   Lion(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<LionOptions> Options>
   Lion(ParamGroups parameters, const Options& options)

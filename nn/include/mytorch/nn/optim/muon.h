@@ -43,7 +43,7 @@ class MuonOptions final : public OptimizerOptionsOf<MuonOptions, MuonArgs> {
 class Muon final : public OptimizerWith<MuonOptions> {
  public:
   explicit Muon(ParamGroups parameters, MuonArgs options = {});
-  template <class TakesOptionsOf = MuonArgs>
+  template <class TakesOnly = NamesOf<MuonArgs>>
   Muon(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<MuonOptions> Options>
   Muon(ParamGroups parameters, const Options& options)

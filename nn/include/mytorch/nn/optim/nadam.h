@@ -38,7 +38,7 @@ class NAdamOptions final : public OptimizerOptionsOf<NAdamOptions, NAdamArgs> {
 class NAdam final : public OptimizerWith<NAdamOptions> {
  public:
   explicit NAdam(ParamGroups parameters, NAdamArgs options = {});
-  template <class TakesOptionsOf = NAdamArgs>
+  template <class TakesOnly = NamesOf<NAdamArgs>>
   NAdam(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<NAdamOptions> Options>
   NAdam(ParamGroups parameters, const Options& options)

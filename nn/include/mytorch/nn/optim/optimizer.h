@@ -70,7 +70,7 @@ class ParamGroups {
 
 namespace detail {
 // What converts to ParamGroups, for the deleted constructors of optimizers. They are chosen for
-// misspelt options, and their messages have the type of the options.
+// misspelt options, and their messages have the names of the options.
 struct AnyParamGroups {
   template <std::convertible_to<ParamGroups> Parameters>
   AnyParamGroups(const Parameters& parameters);  // NOLINT(google-explicit-constructor)

@@ -65,6 +65,7 @@ class OptimizerOptions {
   X(t0) X(tolerance_change) X(tolerance_grad) X(weight_decay)
 // clang-format on
 MYTORCH_DEFINE_SETTERS(OptimizerOptionSetters, MYTORCH_OPTIMIZER_OPTION_NAMES)
+MYTORCH_DEFINE_NAMES_OF(NamesOf, MYTORCH_OPTIMIZER_OPTION_NAMES)
 
 // The options of one optimizer: libtorch's builder of the aggregate Aggregate, in which the options
 // are declared. The class Self derives from it: AdamOptions, of AdamArgs.

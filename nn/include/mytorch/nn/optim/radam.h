@@ -37,7 +37,7 @@ class RAdamOptions final : public OptimizerOptionsOf<RAdamOptions, RAdamArgs> {
 class RAdam final : public OptimizerWith<RAdamOptions> {
  public:
   explicit RAdam(ParamGroups parameters, RAdamArgs options = {});
-  template <class TakesOptionsOf = RAdamArgs>
+  template <class TakesOnly = NamesOf<RAdamArgs>>
   RAdam(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<RAdamOptions> Options>
   RAdam(ParamGroups parameters, const Options& options)

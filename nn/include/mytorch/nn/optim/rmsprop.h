@@ -33,7 +33,7 @@ class RMSpropOptions final : public OptimizerOptionsOf<RMSpropOptions, RMSpropAr
 class RMSprop final : public OptimizerWith<RMSpropOptions> {
  public:
   explicit RMSprop(ParamGroups parameters, RMSpropArgs options = {});
-  template <class TakesOptionsOf = RMSpropArgs>
+  template <class TakesOnly = NamesOf<RMSpropArgs>>
   RMSprop(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<RMSpropOptions> Options>
   RMSprop(ParamGroups parameters, const Options& options)

@@ -34,7 +34,7 @@ class SGDOptions final : public OptimizerOptionsOf<SGDOptions, SGDArgs> {
 class SGD final : public OptimizerWith<SGDOptions> {
  public:
   explicit SGD(ParamGroups parameters, SGDArgs options = {});
-  template <class TakesOptionsOf = SGDArgs>
+  template <class TakesOnly = NamesOf<SGDArgs>>
   SGD(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<SGDOptions> Options>
   SGD(ParamGroups parameters, const Options& options)
