@@ -296,6 +296,7 @@ Tensor scatter_add(const Tensor& self, int64_t dim, const Tensor& index, const T
 }
 
 Tensor cat(TensorList tensors, int64_t dim) {
+  check_value(!tensors.empty(), "cat", "the list of tensors is empty");
   ScalarType type = tensors[0].dtype();
   int64_t ndim = 0;
   for (const Tensor& each : tensors) {

@@ -105,6 +105,8 @@ void normal_(const Tensor& self, double, double std, std::optional<Generator>) {
 
 void random_(const Tensor& self, int64_t from, std::optional<int64_t> to,
              std::optional<Generator>) {
+  check_type(!self.is_complex(), "random_", self.dtype(),
+             " has no order from which to draw: draw real numbers, and give them to complex()");
   const Range range = integers_of(self.dtype());
   if (to.has_value()) {
     check_value(from < *to, "random_", "no integer is at least ", from, " and below ", *to);

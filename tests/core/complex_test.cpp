@@ -77,8 +77,8 @@ TEST(Complex, LiteralsAndValues) {
   EXPECT_EQ(over.dtype(), kComplex64);
   over.fill_(1i);
   EXPECT_EQ(memory[1], C(0, 1));
-  auto access = points().accessor<Z, 1>();
-  EXPECT_EQ(access[3], kPoints[3]);
+  const Tensor z = points();
+  EXPECT_EQ((z.accessor<Z, 1>()[3]), kPoints[3]);
 }
 
 TEST(Complex, Promotion) {
