@@ -90,7 +90,7 @@ Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& pos
   const Tensor near = distance(anchor, positive);
   Tensor far = distance(anchor, negative);
   if (options.swap) far = mytorch::minimum(far, distance(positive, negative));
-  const Tensor terms = mytorch::clamp(near - far + options.margin, 0);
+  Tensor terms = mytorch::clamp(near - far + options.margin, 0);
   switch (options.reduction) {
     case Reduction::kMean:
       return mytorch::mean(terms);

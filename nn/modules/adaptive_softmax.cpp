@@ -142,7 +142,7 @@ Tensor AdaptiveLogSoftmaxWithLoss::log_prob(const Tensor& input) {
 Tensor AdaptiveLogSoftmaxWithLoss::predict(const Tensor& input) {
   check_input(input);
   const Tensor head_output = head(input);
-  const Tensor best = argmax(head_output, 1);
+  Tensor best = argmax(head_output, 1);
   const Tensor rows = rows_of(ge(best, cutoffs_[0]));
   if (rows.numel() == 0) return best;
   const Tensor all = all_classes(index_select(input, 0, rows), index_select(head_output, 0, rows));
