@@ -237,10 +237,6 @@ class Checker {
   GradcheckResult result_;
 };
 
-}  // namespace
-
-namespace {
-
 // A complex function as a real one, of the parts of its complex inputs that require gradients. Its
 // complex outputs become their parts.
 struct OfParts {

@@ -10,6 +10,7 @@
 #include "conformance/custom.h"
 #include "conformance/elements.h"
 #include "conformance/stress.h"
+#include "core/runtime/device_registry.h"
 #include "dispatcher/choice/choice.h"
 #include "mytorch/backends.h"
 #include "mytorch/error.h"
@@ -39,11 +40,12 @@ Route route_of(const OpRecord& op, const Ways& before, const Ways& after) {
   return Route::kNative;
 }
 
-// Whether the backend says that its kernels take complex numbers.
-bool takes_complex(const Options& options) {
+// Whether a backend of the device has kernels for complex numbers.
+bool device_takes_complex(const Options& options) {
+  const int slot = checked_device_slot(Device(options.device));
   const auto loaded = backends();
   return std::any_of(loaded.begin(), loaded.end(), [&](const Backend* backend) {
-    return backend->name == options.backend && (backend->abi.flags & MT_BACKEND_COMPLEX) != 0;
+    return backend->device_slot == slot && (backend->abi.flags & MT_BACKEND_COMPLEX) != 0;
   });
 }
 
@@ -51,7 +53,7 @@ bool takes_complex(const Options& options) {
 bool is_missing(const Options& options, const Answer& outcome) {
   if (outcome.error != ErrorCode::kUnsupported) return false;
   if (outcome.message.find("no kernel of ") != std::string::npos &&
-      outcome.message.find(": complex") != std::string::npos && !takes_complex(options)) {
+      outcome.message.find(": complex") != std::string::npos && !device_takes_complex(options)) {
     return true;
   }
   return std::any_of(options.missing.begin(), options.missing.end(), [&](const std::string& name) {

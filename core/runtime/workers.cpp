@@ -33,6 +33,7 @@ constexpr int64_t kBusySpin = 3'000;
 // A spinning thread that does not see the clock for this long asks whether it was running.
 constexpr int64_t kGap = 200'000;
 constexpr int64_t kAskEvery = 1'000'000;
+// How long others run each time, where the system does not say.
 constexpr int64_t kUsualSlice = 1'500'000;
 // The machine is busy if a thread loses more than this much and more than a fifth of its time:
 // services that wake up now and then take less, and so does a bad choice of the system's scheduler.
@@ -74,7 +75,7 @@ std::atomic<int64_t> busy_until{0};  // or 0 if it is quiet
 std::atomic<int64_t> busy_ended{0};
 std::atomic<int64_t> busy_length{kShortestBusy};
 
-// Whether the machine is busy. Only then sets `time`.
+// Whether the machine is busy. Sets `time` if it is.
 bool is_busy(int64_t& time) {
   int64_t until = busy_until.load(std::memory_order_relaxed);
   if (until == 0) [[likely]]
@@ -90,9 +91,9 @@ void become_busy(int64_t until) {
   busy_until.store(until, std::memory_order_relaxed);
 }
 
-// Returns how long this thread has been ready to run, and others ran instead.
+// Returns how long this thread has been ready to run while others ran, or -1 if the system does not
+// say.
 int64_t delayed() {
-  // The second number. Systems without it count each time for a usual slice.
   const int file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
   if (file < 0) return -1;
   char text[64] = {};
@@ -103,16 +104,18 @@ int64_t delayed() {
 }
 
 // Returns how long it has been so since the last call, and 0 at the first. Asks the system, which
-// takes microseconds, once in a millisecond: services of the system run often, but for less.
+// takes microseconds, once in a millisecond: its services preempt threads often, but for less.
 int64_t newly_delayed(int64_t time) {
   thread_local int64_t asked = 0, preempted = -1, before = 0;
   if (time - asked < kAskEvery) return 0;
   asked = time;
   rusage usage;
   if (getrusage(RUSAGE_THREAD, &usage) != 0 || usage.ru_nivcsw == preempted) return 0;
+  const bool first = preempted < 0;
   const int64_t times = usage.ru_nivcsw - preempted, total = delayed();
-  const int64_t lost = preempted < 0 ? 0 : total < 0 ? times * kUsualSlice : total - before;
   preempted = usage.ru_nivcsw;
+  if (total < 0) return first ? 0 : times * kUsualSlice;
+  const int64_t lost = first ? 0 : total - before;
   before = total;
   return lost;
 }

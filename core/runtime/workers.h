@@ -7,8 +7,9 @@
 //
 // An idle worker spins until the next loop or, after a while, sleeps. Spinning starts a loop in a
 // microsecond. It also takes a processor from programs that have work to do, and the system then
-// takes it from the loop in return. So when a thread loses its processor while it spins, all of
-// them spin for microseconds only, for a while.
+// takes it from the loop in return. So when a thread was kept from running for long, all of them
+// spin for microseconds only, for a while. Loops are timed then: one that ends no earlier than its
+// caller would have without workers is the caller's alone for a while.
 #pragma once
 
 #include <cstdint>

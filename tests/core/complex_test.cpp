@@ -355,6 +355,8 @@ TEST(Complex, Indexing) {
   EXPECT_EQ(numbers(scatter_add(z, 1, tensor({{0}}), tensor({{7i}}, kComplex128)))[0], x[0] + 7i);
   EXPECT_EQ(numbers(cat({z, z.to(kComplex64)}, 1)).size(), 30U);
   EXPECT_EQ(cat({z, ones({5, 1})}, 1).dtype(), kComplex128);
+  const Tensor out = zeros({1}, kComplex128);
+  refuses([&] { cat_out(out, std::vector<Tensor>(), 0); }, ErrorCode::kValue, "is empty");
   EXPECT_EQ(numbers(stack({z, z}))[15], x[0]);
   EXPECT_EQ(numbers(where(tensor({true, false}), tensor({1i, 2i}), 0)), (Numbers{1i, 0}));
   EXPECT_EQ(numbers(masked_fill(tensor({1i, 2i}), tensor({true, false}), 3i)), (Numbers{3i, 2i}));

@@ -248,7 +248,7 @@ def all_mutants(records: list[dict]) -> list[Mutant]:
     return found
 
 
-class Workshop:
+class Builder:
     """Compiles mutants and checks them."""
 
     def __init__(self, build: Path):
@@ -316,7 +316,7 @@ def main() -> int:
     mutants = [m for m in all_mutants(records) if given.only in (None, m.where)]
     random.Random(given.seed).shuffle(mutants)
     print(f"{len(mutants)} possible mutants, seed {given.seed}, from number {given.skip}", flush=True)
-    workshop = Workshop(given.build)
+    builder = Builder(given.build)
     counts = {"found": 0, "survived": 0, "equivalent": 0, "does not compile": 0}
     survivors: list[str] = []
     lock = threading.Lock()
@@ -331,10 +331,10 @@ def main() -> int:
             if mutant.key() in EQUIVALENT:
                 result = "equivalent"
             else:
-                place = workshop.folder / str(number)
+                place = builder.folder / str(number)
                 place.mkdir()
-                library = workshop.library(place, mutant)
-                found = library is not None and workshop.is_found(library, mutant.ops)
+                library = builder.library(place, mutant)
+                found = library is not None and builder.is_found(library, mutant.ops)
                 result = "does not compile" if library is None else "found" if found else "survived"
                 shutil.rmtree(place)
             with lock:
@@ -345,11 +345,11 @@ def main() -> int:
 
     try:
         with ThreadPoolExecutor(given.jobs) as pool:
-            workshop.prepare(pool)
+            builder.prepare(pool)
             for job in [pool.submit(work, i) for i in range(given.jobs)]:
                 job.result()
     finally:
-        shutil.rmtree(workshop.folder)
+        shutil.rmtree(builder.folder)
     total = counts["found"] + counts["survived"]
     share = counts["found"] / max(total, 1)
     print(", ".join(f"{number} {what}" for what, number in counts.items()))

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -23,6 +22,7 @@
 #include "mytorch/ops/zeros.h"
 #include "tests/nn/data/expect_error.h"
 #include "tests/nn/data/temp_directory.h"
+#include "tests/nn/golden.h"
 #include "tests/nn/values.h"
 
 namespace mytorch::nn {
@@ -30,8 +30,6 @@ namespace {
 
 using mytorch::testing::expect_error;
 using mytorch::testing::expect_values;
-using mytorch::testing::filled;
-using mytorch::testing::values;
 using utils::remove_spectral_norm;
 using utils::remove_weight_norm;
 using utils::spectral_norm;
@@ -42,33 +40,10 @@ using utils::parametrize::register_parametrization;
 using utils::parametrize::remove_parametrizations;
 using Names = std::vector<std::string>;
 
-Tensor wave(const std::vector<int64_t>& sizes, double phase) {
-  int64_t numel = 1;
-  for (int64_t size : sizes) numel *= size;
-  std::vector<double> numbers;
-  for (int64_t i = 0; i < numel; ++i) {
-    const double at = static_cast<double>(i);
-    numbers.push_back(std::sin(0.7 * at + phase + 0.3 * std::sin(1.9 * at)));
-  }
-  return filled(sizes, numbers, kFloat64);
-}
-
-// Returns the module in float64, with waves as parameters.
-template <class M>
-M waving(M module) {
-  module.to(kFloat64);
-  NoGradGuard no_grad;
-  double phase = 1;
-  for (const Tensor& parameter : module.parameters()) {
-    parameter.copy_(wave(parameter.sizes().vec(), phase++));
-  }
-  return module;
-}
-
 const std::vector<double> kOutput = {-0.2209234, 0.26464146, 2.95847086, -1.29808435};
 
 TEST(WeightNorm, EqualsPyTorch) {
-  Linear fc = waving(Linear(3, 2));
+  Linear fc = filled_module(Linear(3, 2));
   weight_norm(fc);
   EXPECT_EQ(fc.named_parameters().keys(), (Names{"bias", "parametrizations.weight.original0",
                                                  "parametrizations.weight.original1"}));
@@ -84,13 +59,13 @@ TEST(WeightNorm, EqualsPyTorch) {
 }
 
 TEST(WeightNorm, TakesAnyDimensionOrTheWholeParameter) {
-  ConvTranspose1d conv = weight_norm(waving(ConvTranspose1d(2, 3, 2)), "weight", 1);
+  ConvTranspose1d conv = weight_norm(filled_module(ConvTranspose1d(2, 3, 2)), "weight", 1);
   EXPECT_EQ(conv.named_parameters()["parametrizations.weight.original0"].sizes(),
             (IntList{1, 3, 1}));
-  Linear fc = weight_norm(waving(Linear(3, 2)), "weight", -1);
+  Linear fc = weight_norm(filled_module(Linear(3, 2)), "weight", -1);
   EXPECT_EQ(fc.named_parameters()["parametrizations.weight.original0"].dim(), 0);
   expect_values(fc.named_parameters()["parametrizations.weight.original0"], {1.95788688});
-  Linear bias = weight_norm(waving(Linear(3, 2)), "bias");
+  Linear bias = weight_norm(filled_module(Linear(3, 2)), "bias");
   expect_values(bias->bias, values(wave({2}, 2)));
   expect_error(ErrorCode::kValue, {"[weight_norm]", "(2, 3)", "0 to 1"},
                [] { weight_norm(Linear(3, 2), "weight", 2); });
@@ -105,7 +80,7 @@ TEST(SpectralNorm, EqualsPyTorch) {
       vector.copy_(unit(wave(vector.sizes().vec(), phase)));
     }
   };
-  Linear fc = spectral_norm(waving(Linear(3, 2)));
+  Linear fc = spectral_norm(filled_module(Linear(3, 2)));
   EXPECT_EQ(fc.state_dict().count("parametrizations.weight.original"), 1u);
   set(fc);
   const Tensor y = fc(wave({2, 3}, 5));
@@ -119,7 +94,7 @@ TEST(SpectralNorm, EqualsPyTorch) {
   expect_values(fc(wave({2, 3}, 5)), expected);
   expect_values(fc.buffers()[0], {-0.83203343, 0.55472549});
 
-  ConvTranspose1d conv = spectral_norm(waving(ConvTranspose1d(2, 3, 2)));
+  ConvTranspose1d conv = spectral_norm(filled_module(ConvTranspose1d(2, 3, 2)));
   set(conv);
   conv(wave({1, 2, 3}, 5)).mul(wave({1, 3, 4}, 2)).sum().backward();
   expect_values(conv.buffers()[0], {-0.36814676, -0.86871995, 0.33135118});
@@ -129,7 +104,7 @@ TEST(SpectralNorm, EqualsPyTorch) {
 }
 
 TEST(SpectralNorm, OfAVectorIsItsNorm) {
-  LayerNorm norm = spectral_norm(waving(LayerNorm(3)));
+  LayerNorm norm = spectral_norm(filled_module(LayerNorm(3)));
   expect_values(norm->weight, {0.56928252, 0.61962484, 0.54035402});
   EXPECT_EQ(norm.buffers().size(), 0u);
 }
