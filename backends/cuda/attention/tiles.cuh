@@ -13,6 +13,7 @@
 #include "backends/cuda/attention/split_products.cuh"
 #include "backends/cuda/common/element.cuh"
 #include "backends/cuda/common/mma.cuh"
+#include "backends/cuda/common/pack.cuh"
 #include "backends/cuda/common/philox.cuh"
 
 namespace mytorch::cuda::tiles {
@@ -71,8 +72,6 @@ struct Call {
 // ---- tiles in shared memory: rows of kWidth elements, zeros past the operand's width and rows,
 // with a gap that keeps the rows of a matrix in different banks.
 
-template <class T>
-constexpr int kPack = 16 / static_cast<int>(sizeof(T));  // elements of 16 bytes
 template <class T, int kWidth>
 constexpr int kPitch = kWidth + kPack<T>;
 // Rows that the forward kernel streams at a time; two blocks share a multiprocessor.
