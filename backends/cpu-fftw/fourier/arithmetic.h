@@ -1,0 +1,45 @@
+// Products of complex numbers by their definition, and roots of one.
+#pragma once
+
+#include <cmath>
+#include <complex>
+#include <cstdint>
+#include <numbers>
+#include <vector>
+
+#include "backends/cpu-fftw/common/library.h"
+
+// Compiles a function for several instruction sets, of which the dynamic linker takes one.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define MYTORCH_FFTW_VECTORS \
+  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), optimize("O3")))
+#else
+#define MYTORCH_FFTW_VECTORS
+#endif
+
+namespace mytorch::fftw {
+
+// std::complex's product looks for infinities, which takes several times as long.
+template <class T>
+inline Complex<T> times(Complex<T> a, Complex<T> b) {
+  return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
+}
+
+// exp(sign 2 pi i k / n)
+inline Complex<double> root_of_one(int64_t k, int64_t n, int sign) {
+  const double angle =
+      2 * std::numbers::pi * (static_cast<double>(k % n) / static_cast<double>(n));
+  return {std::cos(angle), sign * std::sin(angle)};
+}
+
+// to[i] = a[i] * b[i]; `to` may be a.
+void multiply(const Complex<float>* a, const Complex<float>* b, int64_t n, Complex<float>* to);
+void multiply(const Complex<double>* a, const Complex<double>* b, int64_t n, Complex<double>* to);
+
+// to[16 i + k] *= coarse[i] * fine[k] for 16 fine ones.
+void turn(Complex<float>* to, int64_t n, const Complex<float>* fine, const Complex<float>* coarse);
+void turn(Complex<double>* to, int64_t n, const Complex<double>* fine,
+          const Complex<double>* coarse);
+
+}  // namespace mytorch::fftw
