@@ -79,46 +79,53 @@ void pass(mt_ctx& ctx, const TensorView& from, const TensorView& to, int dim, co
   // Fewer lines than threads: each line on all of them.
   const Team all(ctx);
   const bool alone = lines.count() < all.size() && row.points() > kGrain;
-  const int64_t pitch_in = (size_in + 15) / 16 * 16 + 16;
-  const int64_t pitch_out = (size_out + 15) / 16 * 16 + 16;
-  const int64_t together = row.together();
+  // Short lines are transformed together, also the last ones, so that bits do not depend on where
+  // the ranges of threads begin.
+  const bool short_lines = row.together() > 1;
+  const int64_t group = short_lines ? row.together() : kLines;
+  const int64_t pitch_in = short_lines ? size_in : (size_in + 15) / 16 * 16 + 16;
+  const int64_t pitch_out = short_lines ? size_out : (size_out + 15) / 16 * 16 + 16;
 
   const auto run = [&](const Team& team, int64_t begin, int64_t end) {
-    Memory memory(padded_bytes<In>(kLines * pitch_in) + padded_bytes<Out>(kLines * pitch_out) +
+    Memory memory(padded_bytes<In>(group * pitch_in) + padded_bytes<Out>(group * pitch_out) +
                   padded_bytes<Complex<T>>(row.work()));
-    In* const in = memory.take<In>(kLines * pitch_in);
-    Out* const out = memory.take<Out>(kLines * pitch_out);
+    In* const in = memory.take<In>(group * pitch_in);
+    Out* const out = memory.take<Out>(group * pitch_out);
     Complex<T>* const work = memory.take<Complex<T>>(row.work());
-    lines.loop.for_each_run(begin, end, [&](const std::array<int64_t, 2>& at, int64_t count) {
-      int64_t i = 0;
-      // Short lines one after the other.
-      if (rows_in && rows_out && together > 1 && next_in == size_in && next_out == size_out) {
-        for (; i + together <= count; i += together) {
-          const In* const x = first_in + at[0] + i * next_in;
-          Out* const y = first_out + at[1] + i * next_out;
-          if (!is_aligned(x) || !is_aligned(y)) break;
-          row.run_together(x, y);
-          scale_row(y, together * size_out);
+    if (short_lines) std::fill_n(in, group * pitch_in, In());
+
+    const auto transform_together = [&](const In* x, Out* y, int64_t n) {
+      const bool whole = n == group;
+      const bool here = whole && rows_in && next_in == size_in && is_aligned(x);
+      const bool there = whole && rows_out && next_out == size_out && is_aligned(y);
+      if (!here) load(x, step_in, next_in, size_in, n, in, pitch_in);
+      Out* const target = there ? y : out;
+      row.run_together(here ? x : in, target);
+      scale_row(target, n * size_out);
+      if (!there) store(out, pitch_out, y, step_out, next_out, size_out, n);
+    };
+    const auto transform_each = [&](const In* x, Out* y, int64_t n) {
+      if (!rows_in) load(x, step_in, next_in, size_in, n, in, pitch_in);
+      for (int64_t j = 0; j < n; ++j) {
+        const In* source = rows_in ? x + j * next_in : in + j * pitch_in;
+        if (!is_aligned(source)) {
+          std::copy_n(source, size_in, in);
+          source = in;
         }
+        Out* const there = y + j * next_out;
+        Out* const target = rows_out && is_aligned(there) ? there : out + j * pitch_out;
+        row.run(team, source, target, work);
+        scale_row(target, size_out);
+        if (rows_out && target != there) std::copy_n(target, size_out, there);
       }
-      for (; i < count; i += kLines) {
-        const int64_t n = std::min(kLines, count - i);
+      if (!rows_out) store(out, pitch_out, y, step_out, next_out, size_out, n);
+    };
+    lines.loop.for_each_run(begin, end, [&](const std::array<int64_t, 2>& at, int64_t count) {
+      for (int64_t i = 0; i < count; i += group) {
+        const int64_t n = std::min(group, count - i);
         const In* const x = first_in + at[0] + i * next_in;
         Out* const y = first_out + at[1] + i * next_out;
-        if (!rows_in) load(x, step_in, next_in, size_in, n, in, pitch_in);
-        for (int64_t j = 0; j < n; ++j) {
-          const In* source = rows_in ? x + j * next_in : in + j * pitch_in;
-          if (!is_aligned(source)) {
-            std::copy_n(source, size_in, in);
-            source = in;
-          }
-          Out* const there = y + j * next_out;
-          Out* const target = rows_out && is_aligned(there) ? there : out + j * pitch_out;
-          row.run(team, source, target, work);
-          scale_row(target, size_out);
-          if (rows_out && target != there) std::copy_n(target, size_out, there);
-        }
-        if (!rows_out) store(out, pitch_out, y, step_out, next_out, size_out, n);
+        short_lines ? transform_together(x, y, n) : transform_each(x, y, n);
       }
     });
   };

@@ -1,3 +1,7 @@
+#include <cstdint>
+#include <type_traits>
+
+#include "backends/cuda/common/element.cuh"
 #include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/fourier/points.h"
 #include "backends/cuda/runtime/launch.h"
