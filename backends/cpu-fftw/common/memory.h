@@ -21,8 +21,13 @@ class Memory {
  public:
   explicit Memory(int64_t bytes)
       : memory_(static_cast<char*>(
-            ::operator new(static_cast<size_t>(bytes), std::align_val_t(kAligned)))) {}
-  ~Memory() { ::operator delete(memory_, std::align_val_t(kAligned)); }
+            ::operator new(static_cast<size_t>(bytes), std::align_val_t(kAligned)))),
+        owned_(true) {}
+  // Memory of somebody else, which is aligned.
+  explicit Memory(char* memory) : memory_(memory), owned_(false) {}
+  ~Memory() {
+    if (owned_) ::operator delete(memory_, std::align_val_t(kAligned));
+  }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
@@ -34,7 +39,8 @@ class Memory {
   }
 
  private:
-  char* memory_;
+  char* const memory_;
+  const bool owned_;
   int64_t used_ = 0;
 };
 

@@ -9,11 +9,13 @@
 
 #include "backends/cpu-fftw/common/library.h"
 
-// Compiles a function for several instruction sets, of which the dynamic linker takes one.
+// Compiles a function for several instruction sets, of which the dynamic linker takes one. Products
+// are rounded before they are added on all of them, and thus in vectors as in single numbers.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define MYTORCH_FFTW_VECTORS \
-  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), optimize("O3")))
+  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), \
+                 optimize("O3", "fp-contract=off")))
 #else
 #define MYTORCH_FFTW_VECTORS
 #endif
@@ -41,5 +43,17 @@ void multiply(const Complex<double>* a, const Complex<double>* b, int64_t n, Com
 void turn(Complex<float>* to, int64_t n, const Complex<float>* fine, const Complex<float>* coarse);
 void turn(Complex<double>* to, int64_t n, const Complex<double>* fine,
           const Complex<double>* coarse);
+
+// The frequencies k in [begin, end) and m - k of 2 m real points, with 0 < k <= m / 2, from the
+// transform x of m complex ones, whose parts are the even and the odd points (rows.h); and the
+// inverse, without the factor 1/2, from `from` to `to`. `roots` are exp(-+ pi i k / m).
+void separate(Complex<float>* x, const Complex<float>* roots, int64_t m, int64_t begin,
+              int64_t end);
+void separate(Complex<double>* x, const Complex<double>* roots, int64_t m, int64_t begin,
+              int64_t end);
+void unite(const Complex<float>* from, const Complex<float>* roots, int64_t m, int64_t begin,
+           int64_t end, Complex<float>* to);
+void unite(const Complex<double>* from, const Complex<double>* roots, int64_t m, int64_t begin,
+           int64_t end, Complex<double>* to);
 
 }  // namespace mytorch::fftw

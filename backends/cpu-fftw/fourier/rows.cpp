@@ -37,15 +37,7 @@ void RealRow<T>::run(const Team& team, const T* from, Complex<T>* to, Complex<T>
   line_->run(team, reinterpret_cast<const C*>(from), to, work);
   const C first = to[0];
   team.each(m / 2, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t k = begin + 1; k <= end; ++k) {
-      const C a = to[k], b = to[m - k];
-      const T half(0.5);
-      const C even(half * (a.real() + b.real()), half * (a.imag() - b.imag()));
-      const C odd(half * (a.imag() + b.imag()), half * (b.real() - a.real()));
-      const C turned = times(odd, roots_[static_cast<size_t>(k)]);
-      to[k] = {even.real() + turned.real(), even.imag() + turned.imag()};
-      to[m - k] = {even.real() - turned.real(), turned.imag() - even.imag()};
-    }
+    separate(to, roots_.data(), m, begin + 1, end + 1);
   });
   to[0] = {first.real() + first.imag(), 0};
   to[m] = {first.real() - first.imag(), 0};
@@ -72,14 +64,7 @@ void HalfRow<T>::run(const Team& team, const Complex<T>* from, T* to, Complex<T>
   const T first = from[0].real(), last = from[m].real();
   x[0] = {first + last, first - last};
   team.each(m / 2, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t k = begin + 1; k <= end; ++k) {
-      const C a = from[k], b = from[m - k];
-      const C even(a.real() + b.real(), a.imag() - b.imag());
-      const C turned = times(C(a.real() - b.real(), a.imag() + b.imag()),
-                             roots_[static_cast<size_t>(k)]);
-      x[k] = {even.real() - turned.imag(), even.imag() + turned.real()};
-      x[m - k] = {even.real() + turned.imag(), turned.real() - even.imag()};
-    }
+    unite(from, roots_.data(), m, begin + 1, end + 1, x);
   });
   line_->run(team, x, reinterpret_cast<C*>(to), inner);
 }

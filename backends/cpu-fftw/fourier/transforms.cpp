@@ -18,8 +18,9 @@ namespace {
 
 using sdk::TensorView;
 
-// Lines that are copied together when their elements are apart: neighbors share cache lines.
-constexpr int64_t kLines = 16;
+// Lines that are copied together when their elements are apart, because neighbors share cache
+// lines; fewer if they have more points than kMostLoaded.
+constexpr int64_t kLines = 16, kMostLoaded = int64_t{1} << 18;
 
 // Copies `count` lines of `size` elements to rows, or back.
 template <class T>
@@ -82,13 +83,16 @@ void pass(mt_ctx& ctx, const TensorView& from, const TensorView& to, int dim, co
   // Short lines are transformed together, also the last ones, so that bits do not depend on where
   // the ranges of threads begin.
   const bool short_lines = row.together() > 1;
-  const int64_t group = short_lines ? row.together() : kLines;
+  const int64_t group =
+      short_lines ? row.together() : std::clamp<int64_t>(kMostLoaded / row.points(), 1, kLines);
   const int64_t pitch_in = short_lines ? size_in : (size_in + 15) / 16 * 16 + 16;
   const int64_t pitch_out = short_lines ? size_out : (size_out + 15) / 16 * 16 + 16;
 
-  const auto run = [&](const Team& team, int64_t begin, int64_t end) {
-    Memory memory(padded_bytes<In>(group * pitch_in) + padded_bytes<Out>(group * pitch_out) +
-                  padded_bytes<Complex<T>>(row.work()));
+  const int64_t bytes = padded_bytes<In>(group * pitch_in) +
+                        padded_bytes<Out>(group * pitch_out) +
+                        padded_bytes<Complex<T>>(row.work());
+
+  const auto run = [&](const Team& team, Memory& memory, int64_t begin, int64_t end) {
     In* const in = memory.take<In>(group * pitch_in);
     Out* const out = memory.take<Out>(group * pitch_out);
     Complex<T>* const work = memory.take<Complex<T>>(row.work());
@@ -130,11 +134,13 @@ void pass(mt_ctx& ctx, const TensorView& from, const TensorView& to, int dim, co
     });
   };
   if (alone) {
-    run(all, 0, lines.count());
-  } else {
-    all.each(lines.count(), row.points(),
-             [&](int64_t begin, int64_t end) { run(Team(), begin, end); });
+    Memory memory(sdk::scratch<char>(ctx, bytes));
+    return run(all, memory, 0, lines.count());
   }
+  all.each(lines.count(), row.points(), [&](int64_t begin, int64_t end) {
+    Memory memory(bytes);
+    run(Team(), memory, begin, end);
+  });
 }
 
 // ---- the arguments ----
