@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <new>
 
 #include "backends/cpu-fftw/common/library.h"
 
@@ -16,17 +15,20 @@ constexpr int64_t padded_bytes(int64_t count) {
          static_cast<int64_t>(kAligned) * static_cast<int64_t>(kAligned);
 }
 
+namespace internal {
+// Returns memory of at least `bytes` bytes, which a thread keeps after its use for its next one.
+char* take_memory(int64_t* bytes);
+void give_memory(char* memory, int64_t bytes);
+}  // namespace internal
+
 // Memory from which arrays are taken one after the other.
 class Memory {
  public:
-  explicit Memory(int64_t bytes)
-      : memory_(static_cast<char*>(
-            ::operator new(static_cast<size_t>(bytes), std::align_val_t(kAligned)))),
-        owned_(true) {}
+  explicit Memory(int64_t bytes) : bytes_(bytes), memory_(internal::take_memory(&bytes_)) {}
   // Memory of somebody else, which is aligned.
-  explicit Memory(char* memory) : memory_(memory), owned_(false) {}
+  explicit Memory(char* memory) : bytes_(0), memory_(memory) {}
   ~Memory() {
-    if (owned_) ::operator delete(memory_, std::align_val_t(kAligned));
+    if (bytes_ != 0) internal::give_memory(memory_, bytes_);
   }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -39,8 +41,8 @@ class Memory {
   }
 
  private:
+  int64_t bytes_;
   char* const memory_;
-  const bool owned_;
   int64_t used_ = 0;
 };
 

@@ -125,13 +125,13 @@ MYTORCH_FFTW_VECTORS void turn(Complex<double>* to, int64_t n, const Complex<dou
   turn_parts(parts(to), n, parts(fine), parts(coarse));
 }
 
-MYTORCH_FFTW_VECTORS void separate(Complex<float>* x, const Complex<float>* roots, int64_t m,
-                                   int64_t begin, int64_t end) {
-  each_pair<true, float>(parts(x), parts(roots), m, begin, end, parts(x));
+MYTORCH_FFTW_VECTORS void separate(const Complex<float>* from, const Complex<float>* roots,
+                                   int64_t m, int64_t begin, int64_t end, Complex<float>* to) {
+  each_pair<true>(parts(from), parts(roots), m, begin, end, parts(to));
 }
-MYTORCH_FFTW_VECTORS void separate(Complex<double>* x, const Complex<double>* roots, int64_t m,
-                                   int64_t begin, int64_t end) {
-  each_pair<true, double>(parts(x), parts(roots), m, begin, end, parts(x));
+MYTORCH_FFTW_VECTORS void separate(const Complex<double>* from, const Complex<double>* roots,
+                                   int64_t m, int64_t begin, int64_t end, Complex<double>* to) {
+  each_pair<true>(parts(from), parts(roots), m, begin, end, parts(to));
 }
 MYTORCH_FFTW_VECTORS void unite(const Complex<float>* from, const Complex<float>* roots, int64_t m,
                                 int64_t begin, int64_t end, Complex<float>* to) {

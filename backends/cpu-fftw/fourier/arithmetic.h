@@ -45,12 +45,12 @@ void turn(Complex<double>* to, int64_t n, const Complex<double>* fine,
           const Complex<double>* coarse);
 
 // The frequencies k in [begin, end) and m - k of 2 m real points, with 0 < k <= m / 2, from the
-// transform x of m complex ones, whose parts are the even and the odd points (rows.h); and the
-// inverse, without the factor 1/2, from `from` to `to`. `roots` are exp(-+ pi i k / m).
-void separate(Complex<float>* x, const Complex<float>* roots, int64_t m, int64_t begin,
-              int64_t end);
-void separate(Complex<double>* x, const Complex<double>* roots, int64_t m, int64_t begin,
-              int64_t end);
+// transform of m complex ones, whose parts are the even and the odd points (rows.h); and the
+// inverse, without the factor 1/2. `roots` are exp(-+ pi i k / m). `to` may be `from`.
+void separate(const Complex<float>* from, const Complex<float>* roots, int64_t m, int64_t begin,
+              int64_t end, Complex<float>* to);
+void separate(const Complex<double>* from, const Complex<double>* roots, int64_t m, int64_t begin,
+              int64_t end, Complex<double>* to);
 void unite(const Complex<float>* from, const Complex<float>* roots, int64_t m, int64_t begin,
            int64_t end, Complex<float>* to);
 void unite(const Complex<double>* from, const Complex<double>* roots, int64_t m, int64_t begin,

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "backends/cpu-fftw/common/columns.h"
 #include "backends/cpu-fftw/common/memory.h"
 #include "backends/cpu-fftw/fourier/arithmetic.h"
 #include "backends/cpu-fftw/fourier/line.h"
@@ -16,7 +17,7 @@ namespace mytorch::fftw {
 namespace {
 
 // Columns that are loaded together: they share cache lines.
-constexpr int64_t kColumns = 16;
+constexpr int64_t kColumns = 32;
 
 constexpr int64_t rounded_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
@@ -26,7 +27,7 @@ class LongLine : public Line<T> {
   using C = Complex<T>;
 
   LongLine(int64_t n1, int64_t n2, bool forward)
-      : n1_(n1), n2_(n2), pitch_(rounded_up(n2, 8)), first_(line_of<T>(n1, forward)),
+      : n1_(n1), n2_(n2), pitch_(padded(n2)), first_(line_of<T>(n1, forward)),
         second_(line_of<T>(n2, forward)) {
     const int64_t n = n1 * n2;
     const int sign = forward ? -1 : 1;
@@ -49,7 +50,7 @@ class LongLine : public Line<T> {
       C *const fine = memory.take<C>(16), *const coarse = memory.take<C>(blocks);
       for (int64_t t = begin; t < end; ++t) {
         const int64_t j0 = t * kColumns, count = std::min(kColumns, n1_ - j0);
-        load(from + j0, n1_, n2_, count, rows, pitch);
+        load(from + j0, n1_, 1, n2_, count, rows, pitch);
         for (int64_t j = 0; j < count; ++j) {
           C* const row = work + (j0 + j) * pitch_;
           second_->run(Team(), rows + j * pitch, row, inner);
@@ -66,13 +67,11 @@ class LongLine : public Line<T> {
       C* const inner = memory.take<C>(first_->work());
       for (int64_t t = begin; t < end; ++t) {
         const int64_t k0 = t * kColumns, count = std::min(kColumns, n2_ - k0);
-        load(work + k0, pitch_, n1_, count, rows, pitch);
+        load(work + k0, pitch_, 1, n1_, count, rows, pitch);
         for (int64_t k = 0; k < count; ++k) {
           first_->run(Team(), rows + k * pitch, done + k * pitch, inner);
         }
-        for (int64_t k1 = 0; k1 < n1_; ++k1) {
-          for (int64_t k = 0; k < count; ++k) to[k1 * n2_ + k0 + k] = done[k * pitch + k1];
-        }
+        store(done, pitch, to + k0, n2_, 1, n1_, count);
       }
     });
   }
@@ -81,12 +80,6 @@ class LongLine : public Line<T> {
   static int64_t tiles(int64_t columns) { return (columns + kColumns - 1) / kColumns; }
   // Rows that are not a power of 2 apart, which would share sets of the cache.
   static int64_t padded(int64_t n) { return rounded_up(n, 8) + 8; }
-
-  static void load(const C* from, int64_t step, int64_t rows, int64_t count, C* to, int64_t pitch) {
-    for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t j = 0; j < count; ++j) to[j * pitch + i] = from[i * step + j];
-    }
-  }
 
   // w^m for m < n^2.
   Complex<double> root(int64_t m) const {

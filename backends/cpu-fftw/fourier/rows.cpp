@@ -34,10 +34,11 @@ void RealRow<T>::run(const Team& team, const T* from, Complex<T>* to, Complex<T>
     return;
   }
   const int64_t m = half_;
-  line_->run(team, reinterpret_cast<const C*>(from), to, work);
-  const C first = to[0];
+  C* const z = is_aligned(to) ? to : work;
+  line_->run(team, reinterpret_cast<const C*>(from), z, work + this->padded(n_));
+  const C first = z[0];
   team.each(m / 2, 1, [&](int64_t begin, int64_t end) {
-    separate(to, roots_.data(), m, begin + 1, end + 1);
+    separate(z, roots_.data(), m, begin + 1, end + 1, to);
   });
   to[0] = {first.real() + first.imag(), 0};
   to[m] = {first.real() - first.imag(), 0};

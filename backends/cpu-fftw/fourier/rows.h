@@ -17,6 +17,7 @@ class ComplexRow {
  public:
   using In = Complex<T>;
   using Out = Complex<T>;
+  static constexpr bool kStoresAnywhere = false;  // at addresses that are not aligned
 
   ComplexRow(int64_t n, bool forward) : n_(n), line_(line_of<T>(n, forward)) {}
   int64_t points() const { return n_; }
@@ -55,6 +56,7 @@ class RealRow : HalvedLine<T> {
  public:
   using In = T;
   using Out = Complex<T>;
+  static constexpr bool kStoresAnywhere = true;
 
   RealRow(int64_t n, bool whole) : HalvedLine<T>(n, true), whole_(whole) {}
   int64_t points() const { return n_; }
@@ -77,6 +79,7 @@ class HalfRow : HalvedLine<T> {
  public:
   using In = Complex<T>;
   using Out = T;
+  static constexpr bool kStoresAnywhere = false;
 
   explicit HalfRow(int64_t n) : HalvedLine<T>(n, false) {}
   int64_t points() const { return n_; }

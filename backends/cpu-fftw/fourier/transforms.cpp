@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "backends/cpu-fftw/common/columns.h"
 #include "backends/cpu-fftw/common/memory.h"
 #include "backends/cpu-fftw/fourier/rows.h"
 #include "backends/cpu-fftw/registry.h"
@@ -20,35 +21,7 @@ using sdk::TensorView;
 
 // Lines that are copied together when their elements are apart, because neighbors share cache
 // lines; fewer if they have more points than kMostLoaded.
-constexpr int64_t kLines = 16, kMostLoaded = int64_t{1} << 18;
-
-// Copies `count` lines of `size` elements to rows, or back.
-template <class T>
-void load(const T* from, int64_t step, int64_t next, int64_t size, int64_t count, T* rows,
-          int64_t pitch) {
-  if (std::abs(next) < std::abs(step)) {
-    for (int64_t k = 0; k < size; ++k) {
-      for (int64_t i = 0; i < count; ++i) rows[i * pitch + k] = from[k * step + i * next];
-    }
-    return;
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    for (int64_t k = 0; k < size; ++k) rows[i * pitch + k] = from[k * step + i * next];
-  }
-}
-template <class T>
-void store(const T* rows, int64_t pitch, T* to, int64_t step, int64_t next, int64_t size,
-           int64_t count) {
-  if (std::abs(next) < std::abs(step)) {
-    for (int64_t k = 0; k < size; ++k) {
-      for (int64_t i = 0; i < count; ++i) to[k * step + i * next] = rows[i * pitch + k];
-    }
-    return;
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    for (int64_t k = 0; k < size; ++k) to[k * step + i * next] = rows[i * pitch + k];
-  }
-}
+constexpr int64_t kLines = 32, kMostLoaded = int64_t{1} << 18;
 
 template <class T>
 void scale(T* x, int64_t n, T factor) {
@@ -117,7 +90,8 @@ void pass(mt_ctx& ctx, const TensorView& from, const TensorView& to, int dim, co
           source = in;
         }
         Out* const there = y + j * next_out;
-        Out* const target = rows_out && is_aligned(there) ? there : out + j * pitch_out;
+        const bool direct = rows_out && (Row::kStoresAnywhere || is_aligned(there));
+        Out* const target = direct ? there : out + j * pitch_out;
         row.run(team, source, target, work);
         scale_row(target, size_out);
         if (rows_out && target != there) std::copy_n(target, size_out, there);
