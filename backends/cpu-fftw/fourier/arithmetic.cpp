@@ -1,6 +1,6 @@
 #include "backends/cpu-fftw/fourier/arithmetic.h"
 
-#include <algorithm>
+#include <cstring>
 
 namespace mytorch::fftw {
 namespace {
@@ -37,63 +37,89 @@ template <class T>
   }
 }
 
-// The pairs of `n` elements from k on and from m - k down, as arrays of their parts.
-template <class T, int n>
-struct Pairs {
-  T ar[n], ai[n], br[n], bi[n], wr[n], wi[n];
+// With a = x[k], b = x[m - k], even = (a + conj(b)) / 2 and odd = (a - conj(b)) / 2i, the results are
+// even + w odd and the conjugate of even - w odd. The inverse has i w (a - conj(b)) in place of
+// w odd.
+template <bool separates, class T>
+[[gnu::always_inline]] inline void one_pair(const T* a, const T* b, const T* w, T* to, T* to_last) {
+  const T half = separates ? T(0.5) : T(1);
+  const T er = half * (a[0] + b[0]), ei = half * (a[1] - b[1]);
+  const T dr = half * (a[0] - b[0]), di = half * (a[1] + b[1]);
+  const T xr = separates ? di : dr, xi = separates ? -dr : di;
+  const T yr = xr * w[0] - xi * w[1], yi = xi * w[0] + xr * w[1];
+  const T tr = separates ? yr : -yi, ti = separates ? yi : yr;
+  to[0] = er + tr, to[1] = ei + ti;
+  to_last[0] = er - tr, to_last[1] = ti - ei;
+}
 
-  [[gnu::always_inline]] inline void load(const T* x, const T* roots, int64_t m, int64_t k) {
-    for (int i = 0; i < n; ++i) {
-      ar[i] = x[2 * (k + i)], ai[i] = x[2 * (k + i) + 1];
-      wr[i] = roots[2 * (k + i)], wi[i] = roots[2 * (k + i) + 1];
-    }
-    const T* const last = x + 2 * (m - k - (n - 1));
-    for (int i = 0; i < n; ++i) br[n - 1 - i] = last[2 * i], bi[n - 1 - i] = last[2 * i + 1];
-  }
-  [[gnu::always_inline]] inline void store(T* x, int64_t m, int64_t k) const {
-    for (int i = 0; i < n; ++i) x[2 * (k + i)] = ar[i], x[2 * (k + i) + 1] = ai[i];
-    T* const last = x + 2 * (m - k - (n - 1));
-    for (int i = 0; i < n; ++i) last[2 * i] = br[n - 1 - i], last[2 * i + 1] = bi[n - 1 - i];
-  }
-  // With even = (a + conj(b)) / 2 and odd = (a - conj(b)) / 2i, a = even + w odd and b is the
-  // conjugate of even - w odd.
-  [[gnu::always_inline]] inline void separate() {
-    for (int i = 0; i < n; ++i) {
-      const T er = T(0.5) * (ar[i] + br[i]), ei = T(0.5) * (ai[i] - bi[i]);
-      const T odd_r = T(0.5) * (ai[i] + bi[i]), odd_i = T(0.5) * (br[i] - ar[i]);
-      const T tr = odd_r * wr[i] - odd_i * wi[i], ti = odd_r * wi[i] + odd_i * wr[i];
-      ar[i] = er + tr, ai[i] = ei + ti;
-      br[i] = er - tr, bi[i] = ti - ei;
-    }
-  }
-  [[gnu::always_inline]] inline void unite() {
-    for (int i = 0; i < n; ++i) {
-      const T er = ar[i] + br[i], ei = ai[i] - bi[i];
-      const T dr = ar[i] - br[i], di = ai[i] + bi[i];
-      const T tr = dr * wr[i] - di * wi[i], ti = dr * wi[i] + di * wr[i];
-      ar[i] = er - ti, ai[i] = ei + tr;
-      br[i] = er + ti, bi[i] = tr - ei;
-    }
-  }
-};
-
-// Separates or unites all pairs, of eight elements at once where those do not overlap.
+// The same for all pairs, in vectors of the elements from k on and from m - k down where those do
+// not overlap.
 template <bool separates, class T>
 [[gnu::always_inline]] inline void each_pair(const T* from, const T* roots, int64_t m,
                                              int64_t begin, int64_t end, T* to) {
-  constexpr int kPairs = 8;
+  constexpr int64_t kBytes = 32, kPairs = kBytes / static_cast<int64_t>(2 * sizeof(T));
+  typedef T Vector __attribute__((vector_size(kBytes)));
+  Vector conjugating, turning;  // (1, -1), (-1, 1)
+  for (int i = 0; i < 2 * kPairs; ++i) {
+    conjugating[i] = i % 2 == 0 ? T(1) : T(-1);
+    turning[i] = -conjugating[i];
+  }
+  const auto reverse = [](Vector& x) __attribute__((always_inline)) {  // the complex numbers
+    if constexpr (kPairs == 4) {
+      x = __builtin_shufflevector(x, x, 6, 7, 4, 5, 2, 3, 0, 1);
+    } else {
+      x = __builtin_shufflevector(x, x, 2, 3, 0, 1);
+    }
+  };
+  // (real, imaginary) to (first, second) of each number, chosen by 0 and 1.
+  const auto exchange = [](const Vector& x, Vector& y) __attribute__((always_inline)) {
+    if constexpr (kPairs == 4) {
+      y = __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6);
+    } else {
+      y = __builtin_shufflevector(x, x, 1, 0, 3, 2);
+    }
+  };
+  const auto split = [](const Vector& x, Vector& re, Vector& im) __attribute__((always_inline)) {
+    if constexpr (kPairs == 4) {
+      re = __builtin_shufflevector(x, x, 0, 0, 2, 2, 4, 4, 6, 6);
+      im = __builtin_shufflevector(x, x, 1, 1, 3, 3, 5, 5, 7, 7);
+    } else {
+      re = __builtin_shufflevector(x, x, 0, 0, 2, 2);
+      im = __builtin_shufflevector(x, x, 1, 1, 3, 3);
+    }
+  };
   int64_t k = begin;
   for (; k + kPairs <= end && k + kPairs - 1 < m - k - (kPairs - 1); k += kPairs) {
-    Pairs<T, kPairs> pairs;
-    pairs.load(from, roots, m, k);
-    separates ? pairs.separate() : pairs.unite();
-    pairs.store(to, m, k);
+    const int64_t last = m - k - (kPairs - 1);
+    Vector a, b, w, wr, wi, x, y;
+    std::memcpy(&a, from + 2 * k, kBytes);
+    std::memcpy(&b, from + 2 * last, kBytes);
+    std::memcpy(&w, roots + 2 * k, kBytes);
+    reverse(b);
+    split(w, wr, wi);
+    b *= conjugating;
+    Vector even = a + b, t = a - b;
+    if (separates) {
+      even *= T(0.5);
+      t *= T(0.5);
+      exchange(t, x);
+      t = x * conjugating;
+    }
+    exchange(t, y);
+    t = t * wr + y * (wi * turning);
+    if (!separates) {
+      exchange(t, y);
+      t = y * turning;
+    }
+    a = even + t;
+    b = (even - t) * conjugating;
+    reverse(b);
+    std::memcpy(to + 2 * k, &a, kBytes);
+    std::memcpy(to + 2 * last, &b, kBytes);
   }
   for (; k < end; ++k) {
-    Pairs<T, 1> pair;
-    pair.load(from, roots, m, k);
-    separates ? pair.separate() : pair.unite();
-    pair.store(to, m, k);
+    const T a[2] = {from[2 * k], from[2 * k + 1]}, b[2] = {from[2 * (m - k)], from[2 * (m - k) + 1]};
+    one_pair<separates>(a, b, roots + 2 * k, to + 2 * k, to + 2 * (m - k));
   }
 }
 
