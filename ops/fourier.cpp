@@ -1,5 +1,7 @@
 // Fourier transforms: the geometry of the primitives, the transforms that consist of them, and
 // gradients.
+#include "ops/fourier.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -24,7 +26,6 @@
 #include "mytorch/ops/to.h"
 #include "mytorch/ops/view_as_real.h"
 #include "ops/check.h"
-#include "ops/fourier.h"
 #include "ops/geometry.h"
 #include "ops/gradients.h"
 
@@ -42,12 +43,13 @@ Dims transformed_dims(const Tensor& self, IntList dim, int64_t normalization, co
   check_shape(!dim.empty(), op, "dim is empty: name at least one dimension");
   Dims dims = geometry::wrap_dims(dim, self.dim(), op);
   for (const int64_t d : dims) {
-    check_shape(self.sizes()[d] > 0, op, "dimension ", d, " of shape ",
-                self.sizes(), " has no elements to transform");
+    check_shape(self.sizes()[d] > 0, op, "dimension ", d, " of shape ", self.sizes(),
+                " has no elements to transform");
   }
-  check_value(normalization >= fourier::kNone && normalization <= fourier::kByNumber, op,
-              "normalization is ", normalization,
-              ": it must be 0 (none), 1 (by the root of the number of points) or 2 (by the number)");
+  check_value(
+      normalization >= fourier::kNone && normalization <= fourier::kByNumber, op,
+      "normalization is ", normalization,
+      ": it must be 0 (none), 1 (by the root of the number of points) or 2 (by the number)");
   return dims;
 }
 
@@ -77,8 +79,8 @@ TensorSpec _fft_c2r(const Tensor& self, IntList dim, int64_t normalization, int6
              ": it must be complex64 or complex128");
   const Dims dims = transformed_dims(self, dim, normalization, op);
   const int64_t halved = self.sizes()[dims.back()];
-  check_value(last >= 1 && last / 2 + 1 == halved, op, "last_dim_size is ", last,
-              ", which has ", last < 0 ? 0 : last / 2 + 1, " frequencies, but self has ", halved);
+  check_value(last >= 1 && last / 2 + 1 == halved, op, "last_dim_size is ", last, ", which has ",
+              last < 0 ? 0 : last / 2 + 1, " frequencies, but self has ", halved);
   return like(self, geometry::with_size(self.sizes(), dims.back(), last), to_real(self.dtype()));
 }
 
@@ -109,8 +111,9 @@ Tensor as_complex(const Tensor& self, const char* op) {
 }
 
 Tensor as_real(const Tensor& self, const char* op) {
-  check_type(!self.is_complex(), op, "self is ", self.dtype(),
-             ", but the transform is that of a real tensor: take real(x), or the complex transform");
+  check_type(
+      !self.is_complex(), op, "self is ", self.dtype(),
+      ", but the transform is that of a real tensor: take real(x), or the complex transform");
   return as_floating(self, op);
 }
 
@@ -150,8 +153,8 @@ void check_points(int64_t n, const char* op) {
   check_value(n >= 1, op, "the number of points is ", n, ": it must be at least 1");
 }
 
-// The spectrum of a real result has half of the last size; without it, `size` elements stand for the
-// most points that are even.
+// The spectrum of a real result has half of the last size; without it, `size` elements stand for
+// the most points that are even.
 int64_t whole_size(int64_t size, const char* op) {
   return checked(2 * (Wide{size} - 1), op, "the size of the result");
 }
@@ -199,8 +202,8 @@ void check_any(const Points& points, const char* op) {
 Tensor complex_transform(const Tensor& self, const Points& points, const OptionalText& norm,
                          bool forward, const char* op) {
   const int64_t scale = normalization(norm, forward, op);
-  const Tensor x = resized(fourier::as_floating(self, op), as_list(points.dims),
-                           as_list(points.sizes));
+  const Tensor x =
+      resized(fourier::as_floating(self, op), as_list(points.dims), as_list(points.sizes));
   if (points.dims.empty()) return fourier::as_complex(x, op).clone();
   if (x.is_complex() || !forward) {
     return mytorch::_fft_c2c(fourier::as_complex(x, op), as_list(points.dims), scale, forward);
@@ -213,8 +216,7 @@ Tensor to_half(const Tensor& self, const Points& points, const OptionalText& nor
                const char* op) {
   check_any(points, op);
   const int64_t scale = normalization(norm, forward, op);
-  const Tensor x =
-      resized(fourier::as_real(self, op), as_list(points.dims), as_list(points.sizes));
+  const Tensor x = resized(fourier::as_real(self, op), as_list(points.dims), as_list(points.sizes));
   const Tensor half = mytorch::_fft_r2c(x, as_list(points.dims), scale, true);
   return forward ? half : conjugated(half);
 }
@@ -346,8 +348,8 @@ Tensor fft_rfftfreq(int64_t n, double d, std::optional<ScalarType> dtype,
 
 namespace {
 
-// Multiplies the frequencies of half a spectrum by `inner`, except those of which the whole spectrum
-// has no second one.
+// Multiplies the frequencies of half a spectrum by `inner`, except those of which the whole
+// spectrum has no second one.
 Tensor weighted(const Tensor& half, int64_t dim, int64_t n, double inner) {
   const int64_t single_last = n % 2 == 0 ? 1 : 0;
   const int64_t twice = half.size(dim) - 1 - single_last;

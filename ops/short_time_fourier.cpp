@@ -103,8 +103,7 @@ Tensor stft(const Tensor& self, int64_t n_fft, std::optional<int64_t> hop_length
   if (window.defined()) {
     rows = mytorch::mul(rows, centered(window, n_fft));
   } else if (lengths.window < n_fft) {
-    const Tensor ones =
-        mytorch::ones({lengths.window}, to_real(self.dtype()), self.device());
+    const Tensor ones = mytorch::ones({lengths.window}, to_real(self.dtype()), self.device());
     rows = mytorch::mul(rows, centered(ones, n_fft));
   }
   rows = fourier::as_floating(rows, op);
@@ -134,8 +133,8 @@ Tensor istft(const Tensor& self, int64_t n_fft, std::optional<int64_t> hop_lengt
   const bool half = onesided.value_or(frequencies != n_fft);
   const int64_t wanted = half ? n_fft / 2 + 1 : n_fft;
   check_shape(frequencies == wanted, op, "self has ", frequencies, " frequencies, but ",
-              half ? "half of the spectrum" : "the spectrum", " of n_fft = ", n_fft,
-              " points has ", wanted);
+              half ? "half of the spectrum" : "the spectrum", " of n_fft = ", n_fft, " points has ",
+              wanted);
   check_value(!return_complex || !half, op,
               "onesided spectra belong to real signals: return_complex must be false");
   check_type(return_complex || !window.defined() || !window.is_complex(), op,

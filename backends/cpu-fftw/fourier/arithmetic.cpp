@@ -37,8 +37,8 @@ template <class T>
   }
 }
 
-// With a = x[k], b = x[m - k], even = (a + conj(b)) / 2 and odd = (a - conj(b)) / 2i, the results are
-// even + w odd and the conjugate of even - w odd. The inverse has i w (a - conj(b)) in place of
+// With a = x[k], b = x[m - k], even = (a + conj(b)) / 2 and odd = (a - conj(b)) / 2i, the results
+// are even + w odd and the conjugate of even - w odd. The inverse has i w (a - conj(b)) in place of
 // w odd.
 template <bool separates, class T>
 [[gnu::always_inline]] inline void one_pair(const T* a, const T* b, const T* w, T* to, T* to_last) {
@@ -64,7 +64,7 @@ template <bool separates, class T>
     conjugating[i] = i % 2 == 0 ? T(1) : T(-1);
     turning[i] = -conjugating[i];
   }
-  const auto reverse = [](Vector& x) __attribute__((always_inline)) {  // the complex numbers
+  const auto reverse = [](Vector & x) __attribute__((always_inline)) {  // the complex numbers
     if constexpr (kPairs == 4) {
       x = __builtin_shufflevector(x, x, 6, 7, 4, 5, 2, 3, 0, 1);
     } else {
@@ -118,7 +118,8 @@ template <bool separates, class T>
     std::memcpy(to + 2 * last, &b, kBytes);
   }
   for (; k < end; ++k) {
-    const T a[2] = {from[2 * k], from[2 * k + 1]}, b[2] = {from[2 * (m - k)], from[2 * (m - k) + 1]};
+    const T a[2] = {from[2 * k], from[2 * k + 1]},
+            b[2] = {from[2 * (m - k)], from[2 * (m - k) + 1]};
     one_pair<separates>(a, b, roots + 2 * k, to + 2 * k, to + 2 * (m - k));
   }
 }

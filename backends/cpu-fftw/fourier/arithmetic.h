@@ -13,7 +13,7 @@
 // are rounded before they are added on all of them, and thus in vectors as in single numbers.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define MYTORCH_FFTW_VECTORS \
+#define MYTORCH_FFTW_VECTORS                                                   \
   __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), \
                  optimize("O3", "fp-contract=off")))
 #else
@@ -30,8 +30,7 @@ inline Complex<T> times(Complex<T> a, Complex<T> b) {
 
 // exp(sign 2 pi i k / n)
 inline Complex<double> root_of_one(int64_t k, int64_t n, int sign) {
-  const double angle =
-      2 * std::numbers::pi * (static_cast<double>(k % n) / static_cast<double>(n));
+  const double angle = 2 * std::numbers::pi * (static_cast<double>(k % n) / static_cast<double>(n));
   return {std::cos(angle), sign * std::sin(angle)};
 }
 

@@ -108,7 +108,9 @@ class AnyLine : public Line<T> {
   using C = Complex<T>;
 
   AnyLine(int64_t n, bool forward)
-      : n_(n), size_(size_for(2 * n - 1)), forward_(line_of<T>(size_, true)),
+      : n_(n),
+        size_(size_for(2 * n - 1)),
+        forward_(line_of<T>(size_, true)),
         inverse_(line_of<T>(size_, false)) {
     std::vector<Complex<double>> filter(static_cast<size_t>(size_));
     int64_t square = 0;  // j^2 modulo 2 n

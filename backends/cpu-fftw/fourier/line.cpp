@@ -13,8 +13,8 @@ constexpr int64_t kShort = 8192;
 constexpr int64_t kLargestFactor = 13;
 // Primes between the two are left to FFTW, too.
 constexpr int64_t kLargestShortPrime = 31;
-// Lines of fewer points than kShortest are transformed together: about kTogether points, and so many
-// lines that vectors of any size have a lane for each.
+// Lines of fewer points than kShortest are transformed together: about kTogether points, and so
+// many lines that vectors of any size have a lane for each.
 constexpr int64_t kTogether = 1024, kShortest = 64, kLanes = 16;
 
 // How many lengths are kept.
@@ -41,7 +41,8 @@ template <class T>
 class ShortLine : public Line<T> {
  public:
   ShortLine(int64_t n, bool forward)
-      : together_(n < kShortest ? kTogether / n / kLanes * kLanes : 1), plan_(n, 1, forward),
+      : together_(n < kShortest ? kTogether / n / kLanes * kLanes : 1),
+        plan_(n, 1, forward),
         many_(n, together_, forward) {}
   void run(const Team& /*team*/, const Complex<T>* from, Complex<T>* to,
            Complex<T>* /*work*/) const override {

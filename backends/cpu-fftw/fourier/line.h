@@ -1,5 +1,6 @@
-// Transforms of one line of complex points, of any length n in O(n log n): by FFTW if it is short and
-// its prime factors are small. FFTW plans long ones, and long primes, well only by measuring them.
+// Transforms of one line of complex points, of any length n in O(n log n): by FFTW if it is short
+// and its prime factors are small. FFTW plans long ones, and long primes, well only by measuring
+// them.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,10 @@ class LongLine : public Line<T> {
   using C = Complex<T>;
 
   LongLine(int64_t n1, int64_t n2, bool forward)
-      : n1_(n1), n2_(n2), pitch_(padded(n2)), first_(line_of<T>(n1, forward)),
+      : n1_(n1),
+        n2_(n2),
+        pitch_(padded(n2)),
+        first_(line_of<T>(n1, forward)),
         second_(line_of<T>(n2, forward)) {
     const int64_t n = n1 * n2;
     const int sign = forward ? -1 : 1;
@@ -46,7 +49,8 @@ class LongLine : public Line<T> {
       const int64_t blocks = n2_ / 16 + 1;
       Memory memory(padded_bytes<C>(kColumns * pitch) + padded_bytes<C>(second_->work()) +
                     padded_bytes<C>(16) + padded_bytes<C>(blocks));
-      C *const rows = memory.take<C>(kColumns * pitch), *const inner = memory.take<C>(second_->work());
+      C *const rows = memory.take<C>(kColumns * pitch), *const inner =
+                                                            memory.take<C>(second_->work());
       C *const fine = memory.take<C>(16), *const coarse = memory.take<C>(blocks);
       for (int64_t t = begin; t < end; ++t) {
         const int64_t j0 = t * kColumns, count = std::min(kColumns, n1_ - j0);
@@ -63,7 +67,8 @@ class LongLine : public Line<T> {
     team.each(tiles(n2_), kColumns * n1_, [&](int64_t begin, int64_t end) {
       const int64_t pitch = padded(n1_);
       Memory memory(2 * padded_bytes<C>(kColumns * pitch) + padded_bytes<C>(first_->work()));
-      C *const rows = memory.take<C>(kColumns * pitch), *const done = memory.take<C>(kColumns * pitch);
+      C *const rows = memory.take<C>(kColumns * pitch), *const done =
+                                                            memory.take<C>(kColumns * pitch);
       C* const inner = memory.take<C>(first_->work());
       for (int64_t t = begin; t < end; ++t) {
         const int64_t k0 = t * kColumns, count = std::min(kColumns, n2_ - k0);

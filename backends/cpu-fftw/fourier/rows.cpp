@@ -20,8 +20,9 @@ HalvedLine<T>::HalvedLine(int64_t n, bool forward)
   }
 }
 
-// Z[k], the transform of x[2 j] + i x[2 j + 1], is E[k] + i O[k] with the transforms of the even and
-// the odd elements, of which (Z[k] + conj(Z[m - k])) / 2 is E[k]. X[k] = E[k] + w^k O[k], m = n / 2.
+// Z[k], the transform of x[2 j] + i x[2 j + 1], is E[k] + i O[k] with the transforms of the even
+// and the odd elements, of which (Z[k] + conj(Z[m - k])) / 2 is E[k]. X[k] = E[k] + w^k O[k], m = n
+// / 2.
 template <class T>
 void RealRow<T>::run(const Team& team, const T* from, Complex<T>* to, Complex<T>* work) const {
   using C = Complex<T>;

@@ -33,10 +33,11 @@ class ComplexRow {
   std::shared_ptr<const Line<T>> line_;
 };
 
-// Half of the size of a real line, as complex numbers: n real numbers of an even n are n / 2 complex
-// ones, whose transform has that of the even and of the odd elements in it (J. W. Cooley, P. A. W.
-// Lewis, P. D. Welch, "The fast Fourier transform algorithm: programming considerations in the
-// calculation of sine, cosine and Laplace transforms", 1970). For an odd n it is the whole line.
+// Half of the size of a real line, as complex numbers: n real numbers of an even n are n / 2
+// complex ones, whose transform has that of the even and of the odd elements in it (J. W. Cooley,
+// P. A. W. Lewis, P. D. Welch, "The fast Fourier transform algorithm: programming considerations in
+// the calculation of sine, cosine and Laplace transforms", 1970). For an odd n it is the whole
+// line.
 template <class T>
 class HalvedLine {
  public:

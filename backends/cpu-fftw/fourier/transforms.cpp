@@ -61,8 +61,7 @@ void pass(mt_ctx& ctx, const TensorView& from, const TensorView& to, int dim, co
   const int64_t pitch_in = short_lines ? size_in : (size_in + 15) / 16 * 16 + 16;
   const int64_t pitch_out = short_lines ? size_out : (size_out + 15) / 16 * 16 + 16;
 
-  const int64_t bytes = padded_bytes<In>(group * pitch_in) +
-                        padded_bytes<Out>(group * pitch_out) +
+  const int64_t bytes = padded_bytes<In>(group * pitch_in) + padded_bytes<Out>(group * pitch_out) +
                         padded_bytes<Complex<T>>(row.work());
 
   const auto run = [&](const Team& team, Memory& memory, int64_t begin, int64_t end) {

@@ -23,8 +23,8 @@ struct OpenedFourier {
     void* const library = dlopen(kFourierLibrary, RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
       const char* error = dlerror();
-      reason = std::string(kFourierLibrary) +
-               " cannot be opened: " + (error != nullptr ? error : "");
+      reason =
+          std::string(kFourierLibrary) + " cannot be opened: " + (error != nullptr ? error : "");
       return;
     }
 #define MYTORCH_FOURIER_FIND(name)                                                  \
@@ -50,9 +50,9 @@ const Fourier& fourier() { return opened_fourier().routines; }
 
 void check(cufftResult status, const char* what) {
   if (status == CUFFT_SUCCESS) return;
-  throw sdk::Error(status == CUFFT_ALLOC_FAILED ? MT_ERROR_OUT_OF_MEMORY : MT_ERROR_INTERNAL,
-                   std::string(what) + ": status " + std::to_string(static_cast<int>(status)) +
-                       " of cuFFT");
+  throw sdk::Error(
+      status == CUFFT_ALLOC_FAILED ? MT_ERROR_OUT_OF_MEMORY : MT_ERROR_INTERNAL,
+      std::string(what) + ": status " + std::to_string(static_cast<int>(status)) + " of cuFFT");
 }
 
 }  // namespace mytorch::cuda

@@ -28,9 +28,7 @@ __device__ inline To as_point(To x) {
   return x;
 }
 template <class To, class T>
-__device__ inline To as_point(T x)
-  requires(!std::is_same_v<To, T>)
-{
+__device__ inline To as_point(T x) requires(!std::is_same_v<To, T>) {
   return {x, 0};
 }
 

@@ -55,7 +55,8 @@ class Points {
     return made;
   }
   Points(Points&& other) noexcept
-      : tensor_(other.tensor_), shape_(std::move(other.shape_)),
+      : tensor_(other.tensor_),
+        shape_(std::move(other.shape_)),
         strides_(std::move(other.strides_)) {
     attach();
   }
@@ -78,7 +79,8 @@ class Points {
 // Whether the library can use the memory: without gaps, and aligned as complex numbers are.
 bool is_usable(const TensorView& x) {
   const int64_t aligned = sdk::is_complex(x.dtype()) ? x.itemsize() : 2 * x.itemsize();
-  return x.is_contiguous() && reinterpret_cast<uintptr_t>(x.raw()) % static_cast<uint64_t>(aligned) == 0;
+  return x.is_contiguous() &&
+         reinterpret_cast<uintptr_t>(x.raw()) % static_cast<uint64_t>(aligned) == 0;
 }
 
 struct Kind {
@@ -109,9 +111,8 @@ void pass(mt_ctx& ctx, Kind kind, const TensorView& from, const TensorView& to,
     }
   }
   TensorView source = in.view(), target = out.view();
-  Points copy = to_real || !is_usable(source)
-                    ? Points::scratch_like(ctx, source, source.dtype())
-                    : Points(source);
+  Points copy = to_real || !is_usable(source) ? Points::scratch_like(ctx, source, source.dtype())
+                                              : Points(source);
   if (copy.view().raw() != source.raw()) {
     copy_points(ctx, source, copy.view(), 1);
     source = copy.view();

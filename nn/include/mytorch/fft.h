@@ -40,10 +40,10 @@ namespace mytorch::fft {
 
 // ---- one dimension ----
 
-#define MYTORCH_FFT_LINE(name)                                                      \
-  inline Tensor name(const Tensor& self, std::optional<int64_t> n = std::nullopt,   \
-                     int64_t dim = -1, std::optional<std::string_view> norm = std::nullopt) {    \
-    return fft_##name(self, n, dim, norm);                                          \
+#define MYTORCH_FFT_LINE(name)                                                                \
+  inline Tensor name(const Tensor& self, std::optional<int64_t> n = std::nullopt,             \
+                     int64_t dim = -1, std::optional<std::string_view> norm = std::nullopt) { \
+    return fft_##name(self, n, dim, norm);                                                    \
   }
 MYTORCH_FFT_LINE(fft)
 MYTORCH_FFT_LINE(ifft)
@@ -55,10 +55,10 @@ MYTORCH_FFT_LINE(ihfft)
 
 // ---- two dimensions, and any number ----
 
-#define MYTORCH_FFT_PLANE(name)                                                           \
+#define MYTORCH_FFT_PLANE(name)                                                          \
   inline Tensor name(const Tensor& self, OptionalIntList s = {}, IntList dim = {-2, -1}, \
-                     std::optional<std::string_view> norm = std::nullopt) {                            \
-    return fft_##name(self, s, dim, norm);                                                \
+                     std::optional<std::string_view> norm = std::nullopt) {              \
+    return fft_##name(self, s, dim, norm);                                               \
   }
 MYTORCH_FFT_PLANE(fft2)
 MYTORCH_FFT_PLANE(ifft2)
@@ -68,10 +68,10 @@ MYTORCH_FFT_PLANE(hfft2)
 MYTORCH_FFT_PLANE(ihfft2)
 #undef MYTORCH_FFT_PLANE
 
-#define MYTORCH_FFT_ANY(name)                                                                \
-  inline Tensor name(const Tensor& self, OptionalIntList s = {}, OptionalIntList dim = {},  \
-                     std::optional<std::string_view> norm = std::nullopt) {                               \
-    return fft_##name(self, s, dim, norm);                                                   \
+#define MYTORCH_FFT_ANY(name)                                                              \
+  inline Tensor name(const Tensor& self, OptionalIntList s = {}, OptionalIntList dim = {}, \
+                     std::optional<std::string_view> norm = std::nullopt) {                \
+    return fft_##name(self, s, dim, norm);                                                 \
   }
 MYTORCH_FFT_ANY(fftn)
 MYTORCH_FFT_ANY(ifftn)

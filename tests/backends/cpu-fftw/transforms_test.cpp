@@ -34,9 +34,7 @@ double distance(const Tensor& a, const Tensor& b) {
   return size_of(a - b) / std::max(size_of(b), 1e-300);
 }
 
-double allowed(ScalarType dtype) {
-  return dtype == kFloat32 || dtype == kComplex64 ? 1e-6 : 1e-14;
-}
+double allowed(ScalarType dtype) { return dtype == kFloat32 || dtype == kComplex64 ? 1e-6 : 1e-14; }
 
 bool same_bits(const Tensor& a, const Tensor& b) {
   return a.sizes() == b.sizes() &&
@@ -54,7 +52,8 @@ std::complex<double> frequency(const Tensor& x, int64_t k) {
     const auto turn = static_cast<double>(j * k % n) / static_cast<double>(n);
     const double angle = -2 * std::numbers::pi * turn;
     const double c = std::cos(angle), s = std::sin(angle);
-    sum += std::complex<double>(at[2 * j] * c - at[2 * j + 1] * s, at[2 * j] * s + at[2 * j + 1] * c);
+    sum +=
+        std::complex<double>(at[2 * j] * c - at[2 * j + 1] * s, at[2 * j] * s + at[2 * j + 1] * c);
   }
   return sum;
 }
@@ -62,12 +61,12 @@ std::complex<double> frequency(const Tensor& x, int64_t k) {
 class Lengths : public testing::TestWithParam<int64_t> {};
 
 // Of one call of the library, of the convolutions of primes and of others, and of long lines.
-INSTANTIATE_TEST_SUITE_P(
-    Fourier, Lengths,
-    testing::Values(1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 32, 37, 41, 60, 64, 97, 100, 101, 127, 128,
-                    509, 1000, 1009, 1018, 1024, 2039, 4096, 8192, 8193, 8209, 10007, 12288, 15625,
-                    16384, 65536, 65537, 62500, 131072, 100003, 1 << 20),
-    [](const auto& info) { return std::to_string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Fourier, Lengths,
+                         testing::Values(1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 32, 37, 41, 60, 64,
+                                         97, 100, 101, 127, 128, 509, 1000, 1009, 1018, 1024, 2039,
+                                         4096, 8192, 8193, 8209, 10007, 12288, 15625, 16384, 65536,
+                                         65537, 62500, 131072, 100003, 1 << 20),
+                         [](const auto& info) { return std::to_string(info.param); });
 
 TEST_P(Lengths, EqualTheDefinition) {
   const int64_t n = GetParam();
@@ -80,7 +79,8 @@ TEST_P(Lengths, EqualTheDefinition) {
       const std::complex<double> want = frequency(x, k);
       const Tensor got = view_as_real(found[k].to(kComplex128));
       const std::complex<double> value(got[0].item<double>(), got[1].item<double>());
-      EXPECT_LE(std::abs(value - want), 8 * allowed(dtype) * scale) << dtype_name(dtype) << " " << k;
+      EXPECT_LE(std::abs(value - want), 8 * allowed(dtype) * scale)
+          << dtype_name(dtype) << " " << k;
     }
   }
 }
