@@ -77,14 +77,15 @@ ViewSpec view_as_complex(const Tensor& self) {
   const int64_t ndim = self.dim();
   check_shape(ndim > 0 && self.size(-1) == 2, op, "shape ", self.sizes(),
               ": the last dimension must be that of the parts, of size 2");
-  check_shape(self.stride(-1) == 1, op, "the last dimension has stride ", self.stride(-1),
+  const bool empty = self.numel() == 0;  // whose strides say nothing
+  check_shape(empty || self.stride(-1) == 1, op, "the last dimension has stride ", self.stride(-1),
               ", not 1: use contiguous()");
   check_shape(self.storage_offset() % 2 == 0, op, "the first element is at the odd offset ",
               self.storage_offset(), ": use clone()");
   ViewSpec view{{}, {}, 0, static_cast<int8_t>(to_complex(self.dtype()))};
   for (int64_t i = 0; i < ndim - 1; ++i) {
     // The stride of a dimension of size 1 says nothing.
-    const int64_t stride = self.sizes()[i] == 1 ? 2 : self.strides()[i];
+    const int64_t stride = empty || self.sizes()[i] == 1 ? 2 : self.strides()[i];
     check_shape(stride % 2 == 0, op, "strides ", self.strides(),
                 ": all but the last must be even: use contiguous()");
     view.sizes.push_back(self.sizes()[i]);
