@@ -44,6 +44,7 @@ extern "C" MT_EXPORT int MYTORCH_BACKEND_INIT(const mt_host* host, mt_backend* b
                             .kernels = cuda::all_kernels(),
                             .compile = &sdk::compile_entry<&cuda::compile_program>,
                             .compile_priority = -10,
+                            .flags = MT_BACKEND_COMPLEX,
                             .describe = &cuda::describe,
                             .device = &cuda::device_ops()});
 }

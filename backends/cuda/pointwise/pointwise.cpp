@@ -81,7 +81,7 @@ class Variant {
       }
       if ((t->flags & MT_TENSOR_HOST) != 0) {
         key.set(byte++, operand_key(Kind::kNumber, 0));
-        params.word(operand_bits(t, argument.type, compute));
+        write_operand(t, argument.type, compute, params);
         continue;
       }
       const Code type = code_of(t->dl.dtype);
@@ -150,7 +150,7 @@ class Variant {
     Loop loop(like.shape(), strides, num_operands, sdk::Order::kMemory);
 
     if (loop.numel() <= general_limit && loop.ndim() <= kAnyDims &&
-        tensors.size() <= kAnyOperands) {
+        tensors.size() <= kAnyOperands && !is_complex(compute)) {
       run_any(ctx, args, compute, loop, tensors, number);
       return;
     }
@@ -168,7 +168,7 @@ class Variant {
       line = line && (number[static_cast<size_t>(k)] < 0 || !repeats[static_cast<size_t>(k)]);
     }
     const int64_t n = loop.numel();
-    const int across = line || run > 1 ? 0 : across_of(loop, number, num_outputs);
+    const int across = line || run > 1 ? 0 : across_of(loop, tensors, number, num_outputs);
     if (across > 0) loop.bring(across, num_operands);
     if (run > 1) loop.pack(run, num_operands);
 
@@ -189,7 +189,7 @@ class Variant {
         ++byte;
       } else if (number[k] < 0) {
         key.set(byte++, operand_key(Kind::kNumber, 0));
-        params.word(operand_bits(t, program_.inputs[static_cast<size_t>(i)].type, compute));
+        write_operand(t, program_.inputs[static_cast<size_t>(i)].type, compute, params);
       } else {
         key.set(byte++, operand_key(kind_of(k), code_of(t->dl.dtype)));
         params.pointer(sdk::TensorView(t).raw());
@@ -270,7 +270,8 @@ class Variant {
 
   // Returns the dimension along which some input is contiguous while the outputs are contiguous
   // along dimension 0, if tiles are worth it; else 0.
-  static int across_of(const Loop& loop, const std::vector<int>& number, int num_outputs) {
+  static int across_of(const Loop& loop, const std::vector<const mt_tensor*>& tensors,
+                       const std::vector<int>& number, int num_outputs) {
     constexpr int64_t kFew = 1 << 14;
     if (loop.ndim() < 2 || loop.size(0) < kTile / 2 || loop.numel() < kFew) return 0;
     for (size_t k = 0; k < number.size(); ++k) {
@@ -281,10 +282,25 @@ class Variant {
       }
       if (loop.stride(number[k], 0) <= 1) continue;
       for (int d = 1; d < loop.ndim(); ++d) {
-        if (loop.stride(number[k], d) == 1 && loop.size(d) >= kTile / 2) return d;
+        if (loop.stride(number[k], d) == 1 && loop.size(d) >= kTile / 2) {
+          return tiles_fit(loop, tensors, number, d) ? d : 0;
+        }
       }
     }
     return 0;
+  }
+
+  // Whether the tiles of all operands that are contiguous along `dim` fit in a block's memory.
+  static bool tiles_fit(const Loop& loop, const std::vector<const mt_tensor*>& tensors,
+                        const std::vector<int>& number, int dim) {
+    int bytes = 0;
+    for (size_t k = 0; k < number.size(); ++k) {
+      if (number[k] < 0 || loop.stride(number[k], dim) != 1 || loop.stride(number[k], 0) <= 1) {
+        continue;
+      }
+      bytes += kTile * (kTile + 1) * size_of(code_of(tensors[k]->dl.dtype));
+    }
+    return bytes <= 48 << 10;
   }
 
   void run_tiles(const mt_ctx& ctx, Key& key, Code compute, Loop& loop, std::vector<int>& order,
@@ -343,7 +359,7 @@ class Variant {
 
   void write_scalars(const void* args, Code compute, Params& params) const {
     for (const Program::Argument& argument : program_.scalars) {
-      params.word(number_bits(args, argument, compute));
+      write_number(args, argument, compute, params);
     }
   }
 
@@ -357,7 +373,7 @@ class Variant {
   [[gnu::noinline]] Function make(const Key& key, int32_t device) {
     if (!program_.takes(key.get(kCompute))) throw sdk::Declined{};
     return kernels_.find_or_make(
-        key, device, [&] { return std::string(kPrelude) + pointwise_text(program_, key); });
+        key, device, [&] { return pointwise_prelude(key) + pointwise_text(program_, key); });
   }
 
   // Launches for n elements in runs of `run` (kLine), or for n runs if `piece` is 1.

@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "backends/cuda/programs/compiler.h"
+
 namespace mytorch::cuda {
 namespace {
 
@@ -143,7 +145,7 @@ class Text {
     add("}");
     // Launch bounds that leave enough registers for all loads to be in flight; otherwise ptxas
     // interleaves them with the computation.
-    const bool small = compute_ != kFloat64 && operands_.size() <= 5;
+    const bool small = compute_ < kFloat64 && operands_.size() <= 5;
     const std::string bounds = tiled_  ? std::to_string(kTile * kTileRows) + ", 3"
                                : small ? std::to_string(kPointwiseThreads) + ", 10"
                                        : std::to_string(kPointwiseThreads) + ", 6";
@@ -381,6 +383,12 @@ class Text {
 int runs_of(const Program& program, const Key& key) {
   const bool many = program.inputs.size() + program.outputs.size() > 5;
   return key.get(kRun) == 1 ? (many ? 2 : 4) : many ? 1 : 2;
+}
+
+std::string pointwise_prelude(const Key& key) {
+  std::string text(kPrelude);
+  if (is_complex(key.get(kCompute))) text += kComplex;
+  return text;
 }
 
 std::string pointwise_text(const Program& program, const Key& key) {

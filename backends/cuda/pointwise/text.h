@@ -31,7 +31,10 @@ inline constexpr int kAnyOperands = 16;
 // Returns how many runs of consecutive elements each thread computes.
 int runs_of(const Program& program, const Key& key);
 
-// Returns the text that follows kPrelude. The kernel's parameters are, in order: each present input
+// Returns the text that precedes a kernel: kPrelude, and kComplex for a complex compute type.
+std::string pointwise_prelude(const Key& key);
+
+// Returns the text that follows. The kernel's parameters are, in order: each present input
 // (a pointer or a scalar), the scalars, each wanted output, the number of elements (kLine) or of
 // runs, and, except for kLine, the loop over the operands of kinds kElements, kRepeated and
 // kTransposed.

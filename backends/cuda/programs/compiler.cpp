@@ -27,6 +27,9 @@ const std::string_view kPrelude =
 const std::string_view kFolds =
 #include "cuda_text/folds.inc"
     ;
+const std::string_view kComplex =
+#include "cuda_text/complex.inc"
+    ;
 
 namespace {
 

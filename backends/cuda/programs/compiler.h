@@ -6,8 +6,9 @@
 
 namespace mytorch::cuda {
 
-// The source text with which generated kernels begin: prelude.cuh and folds.cuh.
+// The source text with which generated kernels begin: prelude.cuh, then complex.cuh or folds.cuh.
 extern const std::string_view kPrelude;
+extern const std::string_view kComplex;
 extern const std::string_view kFolds;
 
 // Compiles a text for a compute capability, 90 for 9.0. Returns a cubin, or PTX for devices newer

@@ -32,6 +32,24 @@ struct bf16 {
   unsigned short bits;
 };
 
+// A complex number, and how one lies in memory. Its node operations are in complex.cuh.
+template <class R>
+struct Complex {
+  R re, im;
+  Complex() = default;
+  FN_MEMBER Complex(R re_, R im_ = 0) : re(re_), im(im_) {}
+};
+typedef Complex<f32> c64;
+typedef Complex<f64> c128;
+template <class R>
+FN bool operator==(Complex<R> a, Complex<R> b) {
+  return a.re == b.re && a.im == b.im;
+}
+template <class R>
+FN bool operator!=(Complex<R> a, Complex<R> b) {
+  return !(a == b);
+}
+
 template <class A, class B>
 constexpr bool same = false;
 template <class A>
@@ -40,6 +58,8 @@ template <class T>
 constexpr bool is_real = same<T, float> || same<T, double>;
 template <class T>
 constexpr bool is_half = same<T, f16> || same<T, bf16>;
+template <class T>
+constexpr bool is_complex = same<T, c64> || same<T, c128>;
 
 // The C++ type in which values of a compute type are computed.
 template <class C>
@@ -65,6 +85,10 @@ struct Computed<f16> {
 template <>
 struct Computed<bf16> {
   typedef float type;
+};
+template <class R>
+struct Computed<Complex<R>> {
+  typedef Complex<R> type;
 };
 template <class C>
 using Value = typename Computed<C>::type;
@@ -109,6 +133,14 @@ template <class To, class From>
 FN To convert(From x) {
   if constexpr (same<To, From> && !same<From, b8>) {
     return x;
+  } else if constexpr (is_complex<From> && is_complex<To>) {
+    return To(x.re, x.im);
+  } else if constexpr (is_complex<From> && (same<To, b8> || same<To, bool>)) {
+    return convert<To>(x != From(0));
+  } else if constexpr (is_complex<From>) {
+    return convert<To>(x.re);
+  } else if constexpr (is_complex<To>) {
+    return To(convert<decltype(To::re)>(x));
   } else if constexpr (same<From, b8>) {
     return convert<To>(x.bits != 0);
   } else if constexpr (is_half<From>) {
@@ -457,7 +489,7 @@ struct Faults {
 };
 
 template <class T, int N>
-struct alignas(sizeof(T) * N) Pack {
+struct alignas(N == 1 ? alignof(T) : sizeof(T) * N) Pack {
   T at[N];
 };
 template <int N, class T>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <complex>
 #include <cstdio>
 #include <cstring>
 #include <iterator>
@@ -31,6 +32,8 @@ constexpr Type kTypes[] = {
     {sdk::dtype_of<sdk::BFloat16>, "bf16"},
     {sdk::dtype_of<float>, "f32"},
     {sdk::dtype_of<double>, "f64"},
+    {{MT_COMPLEX, 64, 1}, "c64"},
+    {{MT_COMPLEX, 128, 1}, "c128"},
 };
 
 // Operations with a function of their name in the prelude. Those in kTypedOps take the compute type
@@ -48,6 +51,15 @@ constexpr std::string_view kOps[] = {
     "bitwise_or", "bitwise_xor", "where",      "isnan",       "conj_physical"};
 constexpr std::string_view kTypedOps[] = {"bitwise_not", "bitwise_left_shift",
                                           "bitwise_right_shift"};
+// Those of complex values (complex.cuh).
+constexpr std::string_view kComplexOps[] = {
+    "add",          "sub",     "mul",   "div",         "pow",        "neg",         "abs",
+    "sign",         "sqrt",    "rsqrt", "exp",         "exp2",       "expm1",       "log",
+    "log2",         "log10",   "log1p", "sin",         "cos",        "tan",         "asin",
+    "acos",         "atan",    "sinh",  "cosh",        "tanh",       "asinh",       "acosh",
+    "atanh",        "sigmoid", "eq",    "ne",          "lt",         "le",          "gt",
+    "ge",           "where",   "isnan", "logical_and", "logical_or", "logical_xor", "logical_not",
+    "conj_physical"};
 constexpr std::string_view kLeaves[] = {"input", "scalar", "const", "cast", "count", "state"};
 
 constexpr std::string_view kDivisions[] = {"div", "floor_divide", "trunc_divide", "remainder",
@@ -57,7 +69,7 @@ bool among(std::string_view name, std::span<const std::string_view> names) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-bool is_float(Code code) { return code >= kFloat16; }
+bool is_float(Code code) { return code >= kFloat16; }  // or complex
 
 // A number converted to the compute type, in the representation that kernels use.
 template <class Number>
@@ -107,7 +119,9 @@ std::string float_literal(double value, bool is_double) {
 std::string literal(const mt_node& node, Code compute) {
   if (node.type == MT_TYPE_BOOL) return node.value != 0 ? "true" : "false";
   const bool computes = node.type == MT_TYPE_COMPUTE;
-  if (computes && is_float(compute)) return float_literal(node.value, compute == kFloat64);
+  if (computes && is_float(compute)) {
+    return float_literal(node.value, compute == kFloat64 || compute == kComplex128);
+  }
   const uint64_t bits = computes ? computed_bits(node.value, compute)
                                  : static_cast<uint64_t>(sdk::convert<int64_t>(node.value));
   const int64_t whole = static_cast<int64_t>(bits);
@@ -131,6 +145,7 @@ const char* value_name(int32_t type, Code compute) {
   if (type == MT_TYPE_BOOL) return "bool";
   if (type == MT_TYPE_INDEX || compute == kInt64) return "i64";
   if (compute == kFloat64) return "double";
+  if (is_complex(compute)) return type_name(compute);
   return is_float(compute) ? "float" : "int";
 }
 
@@ -162,6 +177,12 @@ Program::Program(const mt_program& program)
 
 bool Program::takes(Code compute) const {
   if (!is_float(compute)) return fold != "welford" && fold != "logsumexp";
+  if (is_complex(compute)) {  // reductions of complex numbers are those of their parts
+    return fold.empty() && std::all_of(nodes.begin(), nodes.end(), [](const mt_node& node) {
+             return node.type != MT_TYPE_INDEX &&
+                    (among(node.op, kComplexOps) || among(node.op, kLeaves));
+           });
+  }
   return std::none_of(nodes.begin(), nodes.end(), [](const mt_node& node) {
     return node.type == MT_TYPE_COMPUTE && std::string_view(node.op).starts_with("bitwise_");
   });
@@ -216,7 +237,8 @@ std::string Program::text(const std::vector<bool>& wanted, Code compute) const {
       const std::string from = "v" + std::to_string(node.a[0]);
       right = node.type == MT_TYPE_COMPUTE ? "cast<" + c + ">(" + from + ")"
                                            : "convert<" + value + ">(" + from + ")";
-    } else if (node.type == MT_TYPE_COMPUTE && is_float(compute) && !fused_text(node).empty()) {
+    } else if (node.type == MT_TYPE_COMPUTE && is_float(compute) && !is_complex(compute) &&
+               !fused_text(node).empty()) {
       right = fused_text(node);
     } else {
       if (among(op, kDivisions) && (node.type != MT_TYPE_COMPUTE || !is_float(compute))) {
@@ -248,6 +270,45 @@ uint64_t number_bits(const void* args, const Program::Argument& scalar, Code com
   if (scalar.type == MT_TYPE_BOOL) return whole != 0;
   return scalar.type == MT_TYPE_INDEX ? static_cast<uint64_t>(whole)
                                       : computed_bits(whole, compute);
+}
+
+namespace {
+
+void write_complex(std::complex<double> z, Code compute, Params& params) {
+  if (compute == kComplex128) {
+    params.word(std::bit_cast<uint64_t>(z.real()));
+    params.word(std::bit_cast<uint64_t>(z.imag()));
+  } else {
+    params.word(computed_bits(z.real(), kFloat32) | computed_bits(z.imag(), kFloat32) << 32);
+  }
+}
+
+}  // namespace
+
+void write_number(const void* args, const Program::Argument& scalar, Code compute, Params& params) {
+  if (scalar.type != MT_TYPE_COMPUTE || !is_complex(compute)) {
+    return params.word(number_bits(args, scalar, compute));
+  }
+  mt_node node{};
+  node.field = scalar.field;
+  node.offset = scalar.offset;
+  write_complex(sdk::complex_scalar_at<std::complex<double>>(args, node), compute, params);
+}
+
+void write_operand(const mt_tensor* operand, int32_t type, Code compute, Params& params) {
+  if (type != MT_TYPE_COMPUTE || !is_complex(compute)) [[likely]] {
+    return params.word(operand_bits(operand, type, compute));
+  }
+  const sdk::TensorView element(operand);
+  if (!sdk::is_complex(element.dtype())) {
+    write_complex(sdk::scalar_value<double>(operand), compute, params);
+  } else if (element.dtype().bits == 64) {
+    const auto* parts = element.data<const float>();
+    write_complex({parts[0], parts[1]}, compute, params);
+  } else {
+    const auto* parts = element.data<const double>();
+    write_complex({parts[0], parts[1]}, compute, params);
+  }
 }
 
 uint64_t count_bits(int64_t count, int32_t type, Code compute) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/cuda/programs/params.h"
 #include "mytorch/abi.h"
 
 namespace mytorch::cuda {
@@ -13,7 +14,9 @@ namespace mytorch::cuda {
 // Small numbers for dtypes, used in keys of kernels; 0 is none.
 using Code = uint8_t;
 inline constexpr Code kBool = 1, kUint8 = 2, kInt8 = 3, kInt16 = 4, kInt32 = 5, kInt64 = 6,
-                      kFloat16 = 7, kBfloat16 = 8, kFloat32 = 9, kFloat64 = 10;
+                      kFloat16 = 7, kBfloat16 = 8, kFloat32 = 9, kFloat64 = 10, kComplex64 = 11,
+                      kComplex128 = 12;
+inline bool is_complex(Code code) { return code >= kComplex64; }
 Code code_of_slow(mt_dtype dtype);
 inline Code code_of(mt_dtype dtype) {
   if (dtype.bits == 32) return dtype.code == MT_FLOAT ? kFloat32 : kInt32;
@@ -24,7 +27,7 @@ int size_of(Code code);
 mt_dtype dtype_of_code(Code code);
 
 // Returns the C++ type of a node's value in generated code: "float", "double", "int", "i64",
-// "bool".
+// "bool", "c64", "c128".
 const char* value_name(int32_t type, Code compute);
 
 class Program {
@@ -48,7 +51,8 @@ class Program {
   uint32_t dim_offset;
   int32_t dim_field;
 
-  // Whether its operations are defined for this compute type: floats have no bitwise operations.
+  // Whether its operations are defined for this compute type: floats have no bitwise operations,
+  // complex numbers only those of complex.cuh.
   bool takes(Code compute) const;
   // Whether it divides integers in this compute type. The kernel then takes Faults (prelude.cuh) to
   // report a division by zero.
@@ -65,12 +69,16 @@ class Program {
 };
 
 // Returns a scalar argument as an 8-byte parameter of a node of this type, with the value in the
-// lower bytes.
+// lower bytes. The compute type is not complex.
 uint64_t number_bits(const void* args, const Program::Argument& scalar, Code compute);
 // The same for a count.
 uint64_t count_bits(int64_t count, int32_t type, Code compute);
 // The same for the element of a HOST operand, converted to the type of the node.
 uint64_t operand_bits(const mt_tensor* operand, int32_t type, Code compute);
+
+// Appends a scalar argument or the element of a HOST operand, for any compute type.
+void write_number(const void* args, const Program::Argument& scalar, Code compute, Params& params);
+void write_operand(const mt_tensor* operand, int32_t type, Code compute, Params& params);
 
 // A pointwise or reduce operator of ops.yaml.
 struct ProgramOp {

@@ -38,6 +38,34 @@ const mt_program& program_of(const std::string& op, int variant) {
   std::abort();
 }
 
+// Returns a complex tensor over the parts of a real one, whose last dimension is 2.
+TestTensor complex_of(const TestTensor& parts) {
+  const sdk::TensorView view = parts.view();
+  Shape shape(view.shape().begin(), view.shape().end() - 1);
+  Shape strides(view.strides().begin(), view.strides().end() - 1);
+  for (int64_t& stride : strides) stride /= 2;
+  TestTensor t = parts.as_strided(std::move(shape), std::move(strides));
+  auto* const abi = const_cast<mt_tensor*>(static_cast<const mt_tensor*>(t));
+  abi->dl.dtype = {MT_COMPLEX, static_cast<uint8_t>(2 * parts.dtype().bits), 1};
+  abi->flags |= view.get()->flags & MT_TENSOR_CONTIGUOUS;
+  return t;
+}
+
+// Returns the numbers of a tensor, row-major; of complex elements both parts.
+std::vector<double> numbers_of(const TestTensor& t) {
+  if (!sdk::is_complex(t.dtype())) return t.values<double>();
+  const sdk::TensorView view = t.view();
+  Shape shape(view.shape().begin(), view.shape().end());
+  Shape strides(view.strides().begin(), view.strides().end());
+  for (int64_t& stride : strides) stride *= 2;
+  shape.push_back(2);
+  strides.push_back(1);
+  const TestTensor parts = t.as_strided(std::move(shape), std::move(strides));
+  const_cast<mt_tensor*>(static_cast<const mt_tensor*>(parts))->dl.dtype = {
+      MT_FLOAT, static_cast<uint8_t>(t.dtype().bits / 2), 1};
+  return parts.values<double>();
+}
+
 // Runs the call on the emulated device and on the reference, and compares the outputs `outs`.
 template <class Args>
 void check(const std::string& op, Args args, mt_dtype compute,
@@ -74,8 +102,8 @@ void check(const std::string& op, Args args, mt_dtype compute,
       MT_OK);
   ASSERT_EQ(compiled.run(compiled.self, context.get(), &ref), MT_OK) << context.error;
   for (size_t k = 0; k < outs.size(); ++k) {
-    const std::vector<double> a = got[k].values<double>();
-    const std::vector<double> b = want[k].values<double>();
+    const std::vector<double> a = numbers_of(got[k]);
+    const std::vector<double> b = numbers_of(want[k]);
     int wrong = 0;
     for (size_t i = 0; i < a.size(); ++i) {
       const bool close =
@@ -228,6 +256,68 @@ TEST(EmulatedPointwise, TransposedOperandsUseTiles) {
       numbers<sdk::BFloat16>({3, 90, 70}),
       numbers<sdk::BFloat16>({3, 70, 90}, 2).as_strided({3, 90, 70}, {6300, 1, 90}),
       space<sdk::BFloat16>({3, 90, 70}));
+}
+
+constexpr mt_dtype kComplex64 = {MT_COMPLEX, 64, 1};
+constexpr mt_dtype kComplex128 = {MT_COMPLEX, 128, 1};
+
+void add_complex(const TestTensor& a, const TestTensor& b, const TestTensor& out, mt_scalar alpha,
+                 mt_dtype compute) {
+  Add args{};
+  args.self = a;
+  args.other = b;
+  args.alpha = alpha;
+  args.out = out;
+  check("add.Tensor", args, compute, {&Add::out});
+}
+
+TEST(EmulatedComplex, SumsMatchTheReference) {
+  const double parts[] = {0.5, -2};
+  mt_scalar alpha{};
+  alpha.kind = MT_SCALAR_COMPLEX;
+  alpha.v.z = parts;
+  for (const int64_t limit : {0, 4096}) {  // small calls have no general kernel
+    cuda::general_limit = limit;
+    add_complex(complex_of(numbers<float>({3000, 2})), complex_of(numbers<float>({3000, 2}, 2)),
+                complex_of(space<float>({3000, 2})), alpha, kComplex64);
+    add_complex(complex_of(numbers<double>({70, 2})), TestTensor::host<double>(2.25),
+                complex_of(space<double>({70, 2})), alpha, kComplex128);
+  }
+  cuda::general_limit = 0;
+  // Of a real operand, broadcast and reversed.
+  add_complex(complex_of(numbers<float>({12, 64, 2})), numbers<float>({64}, 2),
+              complex_of(space<float>({12, 64, 2})), scalar(3), kComplex64);
+  add_complex(complex_of(numbers<double>({30, 20, 2})).reversed(), numbers<float>({20, 1}, 2),
+              complex_of(space<double>({20, 30, 2})), alpha, kComplex128);
+  for (const bool wide : {false, true}) {  // transposed: tiles
+    const auto operand = [&](Shape shape, int seed) {
+      return wide ? complex_of(numbers<double>(std::move(shape), seed))
+                  : complex_of(numbers<float>(std::move(shape), seed));
+    };
+    add_complex(operand({150, 130, 2}, 1), operand({130, 150, 2}, 2).reversed(),
+                operand({150, 130, 2}, 3), alpha, wide ? kComplex128 : kComplex64);
+  }
+}
+
+TEST(EmulatedComplex, FunctionsMatchTheReference) {
+  const TestTensor z = complex_of(numbers<float>({300, 2}));
+  mt_args_abs size{};
+  size.self = z;
+  const TestTensor real = space<float>({300});
+  size.out = real;
+  check("abs", size, kComplex64, {&mt_args_abs::out});
+  mt_args_eq_Tensor equal{};
+  const TestTensor other = complex_of(numbers<float>({300, 2}, 2));
+  const TestTensor bools = space<bool>({300});
+  equal.self = z;
+  equal.other = other;
+  equal.out = bools;
+  check("eq.Tensor", equal, kComplex64, {&mt_args_eq_Tensor::out});
+  mt_args_tanh tangent{};
+  const TestTensor result = complex_of(space<float>({300, 2}));
+  tangent.self = z;
+  tangent.out = result;
+  check("tanh", tangent, kComplex64, {&mt_args_tanh::out});
 }
 
 TEST(EmulatedPointwise, OutputsMayBeUnwanted) {

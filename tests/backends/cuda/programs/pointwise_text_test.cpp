@@ -46,7 +46,9 @@ class PointwiseTexts : public ::testing::TestWithParam<Form> {};
 
 TEST_P(PointwiseTexts, OfEveryProgramCompile) {
   const auto [name, compute, form, input, run] = GetParam();
-  Joined joined{std::string(kPrelude)};
+  Key prelude;
+  prelude.set(kCompute, compute);
+  Joined joined{pointwise_prelude(prelude)};
   for (const ProgramOp& op : all_programs()) {
     for (int32_t v = 0; v < op.num_variants; ++v) {
       if (op.variants[v]->fold != nullptr) continue;
@@ -68,6 +70,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Form{"SingleInt64", kInt64, kLine, Kind::kSingle, 2},
                       Form{"WideBool", kBool, kWide, Kind::kElements, 1},
                       Form{"TiledFloat16", kFloat16, kTiled, Kind::kTransposed, 1},
+                      Form{"ContiguousComplex64", kComplex64, kLine, Kind::kElements, 2},
+                      Form{"StridedComplex128", kComplex128, kStrided, Kind::kRepeated, 1},
                       Form{"AnyTypes", kFloat32, kAny, Kind::kElements, 1},
                       Form{"NumbersInt8", kInt8, kLine, Kind::kNumber, 1}),
     [](const auto& info) { return info.param.name; });
