@@ -3,6 +3,8 @@
 // What only moves or adds elements does the same with the parts, the last dimension of
 // view_as_real. These functions run above the layers, so their gradients are those of the operators
 // that they call.
+#include "mytorch/ops/complex.h"
+
 #include <algorithm>
 #include <numbers>
 #include <utility>

@@ -12,8 +12,11 @@
 namespace mytorch::composite {
 namespace {
 
-void check_dropout(const Tensor& input, double p, const char* op) {
+void check_p(double p, const char* op) {
   check_value(p >= 0 && p <= 1, op, "p is ", p, ": give a probability, from 0 to 1");
+}
+
+void check_input(const Tensor& input, const char* op) {
   check_type(is_differentiable(input.dtype()), op, "input is ", input.dtype(),
              ": it must be of a floating or complex type");
 }
@@ -29,7 +32,6 @@ Dims channel_sizes(const Tensor& input, const char* op) {
 
 Tensor alpha_dropout_of(const Tensor& input, double p, const std::optional<Generator>& generator,
                         IntList noise_sizes) {
-  if (p == 1) return input * 0;
   constexpr double kAlpha = 1.7580993408473766;  // minus SELU's value of minus infinity
   const double scale = 1 / std::sqrt((kAlpha * kAlpha * p + 1) * (1 - p));
   const Tensor keep = mytorch::empty(noise_sizes, to_real(input.dtype()), input.device());
@@ -41,8 +43,10 @@ Tensor alpha_dropout_of(const Tensor& input, double p, const std::optional<Gener
 
 Tensor feature_dropout(const Tensor& input, double p, bool train,
                        std::optional<Generator> generator) {
-  check_dropout(input, p, "feature_dropout");
+  check_p(p, "feature_dropout");
   if (!train || p == 0) return input;
+  if (p == 1) return input * 0;  // NaN for NaN and infinities, as for every dropped element
+  check_input(input, "feature_dropout");
   const Dims sizes = channel_sizes(input, "feature_dropout");
   const Tensor channels = mytorch::ones(as_list(sizes), to_real(input.dtype()), input.device());
   return input * mytorch::dropout(channels, p, true, generator);
@@ -50,14 +54,19 @@ Tensor feature_dropout(const Tensor& input, double p, bool train,
 
 Tensor alpha_dropout(const Tensor& input, double p, bool train,
                      std::optional<Generator> generator) {
-  check_dropout(input, p, "alpha_dropout");
-  return !train || p == 0 ? input : alpha_dropout_of(input, p, generator, input.sizes());
+  check_p(p, "alpha_dropout");
+  if (!train || p == 0) return input;
+  if (p == 1) return input * 0;
+  check_input(input, "alpha_dropout");
+  return alpha_dropout_of(input, p, generator, input.sizes());
 }
 
 Tensor feature_alpha_dropout(const Tensor& input, double p, bool train,
                              std::optional<Generator> generator) {
-  check_dropout(input, p, "feature_alpha_dropout");
+  check_p(p, "feature_alpha_dropout");
   if (!train || p == 0) return input;
+  if (p == 1) return input * 0;
+  check_input(input, "feature_alpha_dropout");
   const Dims sizes = channel_sizes(input, "feature_alpha_dropout");
   return alpha_dropout_of(input, p, generator, as_list(sizes));
 }

@@ -8,18 +8,6 @@ import torch
 
 PREFIXES = {"linalg.": "linalg_", "special.": "special_", "fft.": "fft_", "signal.windows.": "signal_windows_"}
 
-# Why a name is absent, for docs/pytorch-names.md.
-ABSENT = {
-    "sparse layouts": ("sparse.mm", "sparse.sampled_addmm", "to_sparse"),
-    "compiled from source text by PyTorch": ("jiterator_",),
-    "composites in Python over masks, which where() and the reductions say": ("masked.",),
-    "a method of the language: Tensor::index and the operators of C++": ("__getitem__",),
-    "an argument that is a function: nn::functional has it": ("nn.functional.triplet_margin_with_distance_loss",),
-    "no tensors: shapes are lists of numbers": ("broadcast_shapes",),
-    "a module: nn::MultiheadAttention": ("nn.functional.multi_head_attention_forward",),
-    "private to PyTorch": ("_", "torch."),
-}
-
 
 def given(args, named, *names) -> dict:
     """Returns the arguments by name."""
@@ -252,7 +240,7 @@ def group_norm_parts(args, named):
 
 def upsample_aa(args, named):
     g = given(args, named, "input", "output_size", "align_corners", "scale_factors")
-    size = g["output_size"] or [int(n * f) for n, f in zip(g["input"].shape[2:], g["scale_factors"])]
+    size = g.get("output_size") or [int(n * f) for n, f in zip(g["input"].shape[2:], g["scale_factors"])]
     scales = g.get("scale_factors") or [None, None]
     return "upsample_bilinear2d_aa", [g["input"], size, g["align_corners"], *scales], {}
 
@@ -332,7 +320,6 @@ RENAMED = {
     "H": "adjoint",
     "nn.functional.unfold": "im2col",
     "_segment_reduce": "segment_reduce",
-    "torch.ops.aten._safe_softmax.default": "softmax",
     **{name: name + "_" for name in ("cauchy", "exponential", "geometric", "log_normal", "uniform")},
 }
 # Results that are random or not defined: the types and shapes are compared.
@@ -377,13 +364,6 @@ def plain_name(name: str) -> str:
         if name.startswith(prefix):
             return ours + name.removeprefix(prefix)
     return name.removeprefix("nn.functional.")
-
-
-def reason(name: str) -> str:
-    for why, names in ABSENT.items():
-        if any(name == n or n[-1] in "._" and name.startswith(n) for n in names):
-            return why
-    return ""
 
 
 def in_place(name: str, function: str) -> str:
