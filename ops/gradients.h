@@ -56,6 +56,10 @@ Tensor var_mean_backward(const Tensor& grad_variance, const Tensor& grad_average
 Tensor norm_backward(const Tensor& grad, const Tensor& self, const Scalar& ord,
                      const Tensor& result, OptionalIntList dim, bool keepdim);
 
+// ---- special functions (incomplete_gamma.cpp) ----
+// The gradient of igamma with respect to `other`.
+Tensor igamma_slope(const Tensor& grad, const Tensor& self, const Tensor& other);
+
 // ---- scans and scattered reductions (scan.cpp, scattering.cpp) ----
 Tensor cumprod_backward(const Tensor& grad, const Tensor& self, const Tensor& result, int64_t dim);
 Tensor logcumsumexp_backward(const Tensor& grad, const Tensor& self, const Tensor& result,

@@ -162,6 +162,10 @@ namespace composite {
 
 Tensor scaled_sum(const Tensor& self, const Tensor& product, const Scalar& beta,
                   const Scalar& alpha) {
+  const auto fraction = [](const Scalar& number) { return number.is_float(); };
+  check_type(is_differentiable(self.dtype()) || is_differentiable(product.dtype()) ||
+                 (!fraction(beta) && !fraction(alpha)),
+             "addmm", "beta and alpha must be integers for ", self.dtype(), " tensors");
   Tensor scaled = alpha == Scalar(1) ? product : product * alpha;
   // If beta is 0, even a NaN in self is ignored, as in BLAS.
   if (beta == Scalar(0)) return scaled;
