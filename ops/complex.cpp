@@ -3,6 +3,8 @@
 // What only moves or adds elements does the same with the parts, the last dimension of
 // view_as_real. These functions run above the layers, so their gradients are those of the operators
 // that they call.
+#include "mytorch/ops/complex.h"
+
 #include <algorithm>
 #include <numbers>
 #include <utility>
@@ -20,6 +22,7 @@
 #include "mytorch/ops/cat.h"
 #include "mytorch/ops/conj_physical.h"
 #include "mytorch/ops/contiguous.h"
+#include "mytorch/ops/convolution.h"
 #include "mytorch/ops/cumsum.h"
 #include "mytorch/ops/eq.h"
 #include "mytorch/ops/expand.h"
@@ -77,14 +80,15 @@ ViewSpec view_as_complex(const Tensor& self) {
   const int64_t ndim = self.dim();
   check_shape(ndim > 0 && self.size(-1) == 2, op, "shape ", self.sizes(),
               ": the last dimension must be that of the parts, of size 2");
-  check_shape(self.stride(-1) == 1, op, "the last dimension has stride ", self.stride(-1),
+  const bool empty = self.numel() == 0;  // whose strides say nothing
+  check_shape(empty || self.stride(-1) == 1, op, "the last dimension has stride ", self.stride(-1),
               ", not 1: use contiguous()");
   check_shape(self.storage_offset() % 2 == 0, op, "the first element is at the odd offset ",
               self.storage_offset(), ": use clone()");
   ViewSpec view{{}, {}, 0, static_cast<int8_t>(to_complex(self.dtype()))};
   for (int64_t i = 0; i < ndim - 1; ++i) {
     // The stride of a dimension of size 1 says nothing.
-    const int64_t stride = self.sizes()[i] == 1 ? 2 : self.strides()[i];
+    const int64_t stride = empty || self.sizes()[i] == 1 ? 2 : self.strides()[i];
     check_shape(stride % 2 == 0, op, "strides ", self.strides(),
                 ": all but the last must be even: use contiguous()");
     view.sizes.push_back(self.sizes()[i]);
@@ -261,6 +265,25 @@ Tensor bmm(const Tensor& self, const Tensor& mat2) {
   return from_parts(mytorch::reshape(mytorch::bmm(rows, columns), {b, n, p, 2}));
 }
 
+Tensor convolution(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
+                   IntList padding, IntList dilation, bool transposed, IntList output_padding,
+                   int64_t groups) {
+  check_same_type(input, "input", weight, "weight", "convolution");
+  const auto product = [&](const Tensor& x, const Tensor& w) {
+    return mytorch::convolution(x, w, {}, stride, padding, dilation, transposed, output_padding,
+                                groups);
+  };
+  const Tensor x[] = {mytorch::real(input), mytorch::imag(input)};
+  const Tensor w[] = {mytorch::real(weight), mytorch::imag(weight)};
+  Tensor result = mytorch::complex(product(x[0], w[0]) - product(x[1], w[1]),
+                                   product(x[0], w[1]) + product(x[1], w[0]));
+  if (!bias.defined()) return result;
+  check_same_type(input, "input", bias, "bias", "convolution");
+  Dims channels(static_cast<size_t>(result.dim() - 1), 1);
+  channels[0] = bias.numel();
+  return result + mytorch::reshape(bias, as_list(channels));
+}
+
 // ---- moves ----
 
 Tensor gather(const Tensor& self, int64_t dim, const Tensor& index) {
@@ -321,7 +344,7 @@ Tensor nonzero(const Tensor& self) { return mytorch::nonzero(mytorch::ne(self, 0
 Tensor sum(const Tensor& self, OptionalIntList dim, bool keepdim, std::optional<ScalarType> dtype) {
   const Tensor x = as_given(self, dtype, "sum");
   const Dims dims = dims_of_parts(dim, x, "sum");
-  if (dims.empty()) return x.clone();
+  if (dims.empty() || x.dim() == 0) return x.clone();
   return from_parts(mytorch::sum(parts_of(x), as_list(dims), keepdim));
 }
 
@@ -329,7 +352,7 @@ Tensor mean(const Tensor& self, OptionalIntList dim, bool keepdim,
             std::optional<ScalarType> dtype) {
   const Tensor x = as_given(self, dtype, "mean");
   const Dims dims = dims_of_parts(dim, x, "mean");
-  if (dims.empty()) return x.clone();
+  if (dims.empty() || x.dim() == 0) return x.clone();
   return from_parts(mytorch::mean(parts_of(x), as_list(dims), keepdim));
 }
 

@@ -27,6 +27,11 @@ Tensor with_reduced_dims(const Tensor& x, IntList shape, OptionalIntList dim, bo
 // Returns the number of elements that such a reduction combines into one.
 int64_t reduced_count(IntList shape, OptionalIntList dim);
 
+// ---- Fourier transforms (fourier.cpp) ----
+Tensor fft_r2c_backward(const Tensor& grad, IntList shape, IntList dim, int64_t normalization,
+                        bool onesided);
+Tensor fft_c2r_backward(const Tensor& grad, IntList dim, int64_t normalization);
+
 // ---- reductions (reduction.cpp) ----
 Tensor sum_backward(const Tensor& grad, IntList shape, OptionalIntList dim, bool keepdim,
                     ScalarType dtype);
@@ -50,6 +55,10 @@ Tensor var_mean_backward(const Tensor& grad_variance, const Tensor& grad_average
                          bool keepdim);
 Tensor norm_backward(const Tensor& grad, const Tensor& self, const Scalar& ord,
                      const Tensor& result, OptionalIntList dim, bool keepdim);
+
+// ---- special functions (incomplete_gamma.cpp) ----
+// The gradient of igamma with respect to `other`.
+Tensor igamma_slope(const Tensor& grad, const Tensor& self, const Tensor& other);
 
 // ---- scans and scattered reductions (scan.cpp, scattering.cpp) ----
 Tensor cumprod_backward(const Tensor& grad, const Tensor& self, const Tensor& result, int64_t dim);

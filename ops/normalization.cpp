@@ -80,8 +80,8 @@ void update_running(const Tensor& running, const Tensor& value, double momentum,
                     double factor = 1) {
   if (!running.defined()) return;
   NoGradGuard no_grad;
-  running.mul_(1 - momentum);
-  running.add_(value.detach(), momentum * factor);
+  const Tensor target = value.detach();
+  running.lerp_(factor == 1 ? target : target * factor, momentum);
 }
 
 double unbiasing(int64_t count) {

@@ -1,13 +1,15 @@
 // Padding with a constant, or with elements of the tensor itself.
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "mytorch/generated/bodies.h"
+#include "mytorch/ops/cat.h"
 #include "mytorch/ops/constant_pad_nd.h"
+#include "mytorch/ops/flip.h"
 #include "mytorch/ops/full.h"
 #include "ops/geometry.h"
 #include "ops/gradients.h"
-#include "ops/indexing.h"
 
 namespace mytorch::composite {
 namespace {
@@ -28,12 +30,17 @@ void check_padding(bool fits, const Tensor& self, IntList pad, int64_t dim, Str 
               " of shape ", self.sizes());
 }
 
-// Returns the index of the element that pads position i, which may be outside of the dimension's
-// `size`.
-int64_t source(int64_t i, int64_t size, Str mode) {
-  if (mode == "replicate") return i < 0 ? 0 : i >= size ? size - 1 : i;
-  if (mode == "circular") return i < 0 ? i + size : i >= size ? i - size : i;
-  return i < 0 ? -i : i >= size ? 2 * (size - 1) - i : i;  // reflect
+// Returns the `before` elements that pad a dimension at its begin, and the `after` ones at its end.
+Tensor first_piece(const Tensor& x, int64_t dim, int64_t before, Str mode) {
+  if (mode == "circular") return x.narrow(dim, x.size(dim) - before, before);
+  if (mode == "reflect") return mytorch::flip(x.narrow(dim, 1, before), {dim});
+  return x.narrow(dim, 0, 1).expand(as_list(geometry::with_size(x.sizes(), dim, before)));
+}
+Tensor last_piece(const Tensor& x, int64_t dim, int64_t after, Str mode) {
+  const int64_t size = x.size(dim);
+  if (mode == "circular") return x.narrow(dim, 0, after);
+  if (mode == "reflect") return mytorch::flip(x.narrow(dim, size - 1 - after, after), {dim});
+  return x.narrow(dim, size - 1, 1).expand(as_list(geometry::with_size(x.sizes(), dim, after)));
 }
 
 }  // namespace
@@ -69,6 +76,7 @@ Tensor pad(const Tensor& self, IntList pad, Str mode, std::optional<double> valu
   check_value(!value.has_value() || *value == 0, "pad", "mode '", mode, "' takes no value");
   check_pairs(self, pad);
   Tensor result = self;
+  bool copied = false;
   for (size_t i = 0; i < pad.size() / 2; ++i) {
     const int64_t dim = self.dim() - 1 - static_cast<int64_t>(i);
     int64_t before = pad[2 * i], after = pad[2 * i + 1];
@@ -87,12 +95,18 @@ Tensor pad(const Tensor& self, IntList pad, Str mode, std::optional<double> valu
     const int64_t most = mode == "reflect" ? size - 1 : mode == "circular" ? size : INT64_MAX;
     check_padding(before <= most && after <= most && size != 0 && padded(size, before, after) >= 0,
                   self, pad, dim, mode);
-    const Tensor index =
-        indexing::index_of(padded(size, before, after), self.device(),
-                           [&](int64_t i) { return source(i - before, size, mode); });
-    result = result.index_select(dim, index);
+    std::vector<Tensor> pieces;
+    if (before > 0) pieces.push_back(first_piece(result, dim, before, mode));
+    pieces.push_back(result);
+    if (after > 0) pieces.push_back(last_piece(result, dim, after, mode));
+    copied = copied || pieces.size() > 1;
+    if (pieces.size() > 1) result = mytorch::cat(pieces, dim);
+    // Negative padding crops what is padded.
+    const int64_t padded_size = result.size(dim);
+    result = result.slice(dim, std::max<int64_t>(-before, 0),
+                          padded_size - std::max<int64_t>(-after, 0));
   }
-  return result.is_same(self) ? self.clone() : result;
+  return copied ? result.contiguous() : result.clone();
 }
 
 }  // namespace mytorch::composite

@@ -44,7 +44,8 @@
   FAMILY(eigenvalues)                 \
   FAMILY(singular_values)             \
   FAMILY(cusolver_factors)            \
-  FAMILY(cusolver_spectra)
+  FAMILY(cusolver_spectra)            \
+  FAMILY(fourier)
 
 namespace mytorch::cuda {
 

@@ -24,6 +24,8 @@ constexpr uint32_t kCopies = MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MI
 // Factorizations read single matrices of a batch before they write them, so a result is no operand.
 constexpr uint32_t kMatrices = MT_TAKES_STRIDED | MT_TAKES_COMPLEX;
 
+constexpr uint32_t kTransforms = MT_TAKES_STRIDED | MT_TAKES_COMPLEX;
+
 template <auto kernel_fn>
 constexpr mt_kernel_entry entry(uint32_t flags = kTakes) {
   return sdk::kernel<kernel_fn>("definition", flags);
@@ -68,6 +70,9 @@ constexpr mt_kernel_entry kKernels[] = {
     entry<&linalg_eig>(kMatrices),
     entry<&linalg_eigh>(kMatrices),
     entry<&linalg_svd>(kMatrices),
+    entry<&fft_c2c>(kTransforms),
+    entry<&fft_r2c>(kTransforms),
+    entry<&fft_c2r>(kTransforms),
 };
 
 const char* describe(void* /*self*/) { return "one thread, double and int64, no vector code"; }

@@ -2,6 +2,9 @@
 // kernels check index values only.
 #pragma once
 
+#include "mytorch/abi_ops/_fft_c2c.h"
+#include "mytorch/abi_ops/_fft_c2r.h"
+#include "mytorch/abi_ops/_fft_r2c.h"
 #include "mytorch/abi_ops/arange.h"
 #include "mytorch/abi_ops/avg_pool2d.h"
 #include "mytorch/abi_ops/avg_pool2d_backward.h"
@@ -87,5 +90,9 @@ void linalg_householder_product(mt_ctx& ctx, const mt_args_linalg_householder_pr
 void linalg_eig(mt_ctx& ctx, const mt_args_linalg_eig_forward& args);
 void linalg_eigh(mt_ctx& ctx, const mt_args_linalg_eigh_forward& args);
 void linalg_svd(mt_ctx& ctx, const mt_args_linalg_svd_forward& args);
+
+void fft_c2c(mt_ctx& ctx, const mt_args__fft_c2c& args);
+void fft_r2c(mt_ctx& ctx, const mt_args__fft_r2c& args);
+void fft_c2r(mt_ctx& ctx, const mt_args__fft_c2r& args);
 
 }  // namespace mytorch::reference

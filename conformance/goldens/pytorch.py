@@ -780,7 +780,23 @@ def lu_permutation(pivots, size):
     return order
 
 
+def embedding_bag(weight, indices, offsets, by_freq, mode, scales, last, padding):
+    padding = None if padding == -1 else padding
+    return F.embedding_bag(
+        indices, weight, offsets, scale_grad_by_freq=by_freq, mode=mode, per_sample_weights=scales,
+        include_last_offset=last, padding_idx=padding,
+    )  # fmt: skip
+
+
 TWINS = {
+    "embedding_bag": embedding_bag,
+    "interpolate": lambda *args: F.interpolate(*args),
+    "upsample_nearest": lambda x, size, scale: F.interpolate(x, size, scale, "nearest"),
+    "upsample_bilinear": lambda x, size, scale: F.interpolate(x, size, scale, "bilinear", True),
+    "grid_sample": lambda *args: F.grid_sample(*args),
+    "max_unpool1d": lambda x, at, size: aten.max_unpool2d(x.unsqueeze(-2), at.unsqueeze(-2), [1, *size]).squeeze(-2),
+    "nextafter_steps": lambda x, to, unit, least, most: torch.nextafter(x, to),
+    "igamma_integrand": lambda d, x, u: torch.exp(-d * u.abs() - x * (torch.expm1(u) - u)),
     "linalg_eigh_forward": eigh_forward,
     "linalg_eigh": eigh_forward,
     "linalg_eig_forward": eig_forward,

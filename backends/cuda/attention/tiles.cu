@@ -1,5 +1,5 @@
-// attention_forward and attention_backward of 16-bit types by tiles: calls that the library and the
-// kernel of compute capability 9.0 decline.
+// attention_forward and attention_backward by tiles: float32, and calls of 16-bit types that the
+// library and the kernel of compute capability 9.0 decline.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -26,29 +26,42 @@ using Backward = mt_args_attention_backward;
 constexpr int64_t kLongest = 1 << 29;  // keeps positions plus bounds of the band within int
 constexpr int64_t kMostBlocks = int64_t{1} << 31;
 constexpr int64_t kMostWidth = 128;
-constexpr int64_t kPacked = 8;     // elements of 16 bytes
 constexpr int32_t kPriority = -1;  // after cuDNN
 
 // Whether rows are without gaps and aligned to 16 bytes.
 bool is_whole(const TensorView& x) {
   if (!aligned(x.raw()) || x.stride(3) != 1) return false;
   for (int d = 0; d < 3; ++d) {
-    if (x.size(d) != 1 && x.stride(d) % kPacked != 0) return false;
+    if (x.size(d) != 1 && x.stride(d) * x.itemsize() % 16 != 0) return false;
   }
   return true;
+}
+
+// Calls f(type, width) with constants that hold the call.
+template <class F>
+void with_shape(const TensorView& query, const TensorView& value, F&& f) {
+  const auto with_type = [&](auto type) {
+    const int64_t width = std::max(query.size(3), value.size(3));
+    if (width <= 32) return f(type, std::integral_constant<int, 32>());
+    if (width <= 64) return f(type, std::integral_constant<int, 64>());
+    f(type, std::integral_constant<int, 128>());
+  };
+  if (sdk::is_dtype<float>(query.dtype())) return with_type(sdk::TypeTag<float>());
+  if (sdk::is_dtype<sdk::Half>(query.dtype())) return with_type(sdk::TypeTag<__half>());
+  with_type(sdk::TypeTag<__nv_bfloat16>());
 }
 
 template <class Args>
 const char* common_refusal(const Args& args) {
   const TensorView query = args.query, key = args.key, value = args.value;
   const mt_dtype dtype = query.dtype();
-  if (!sdk::is_dtype<sdk::BFloat16>(dtype) && !sdk::is_dtype<sdk::Half>(dtype)) {
-    return "it takes bfloat16 and float16 only";
+  if (!sdk::is_dtype<sdk::BFloat16>(dtype) && !sdk::is_dtype<sdk::Half>(dtype) &&
+      !sdk::is_dtype<float>(dtype)) {
+    return "it takes float32, bfloat16 and float16 only";
   }
   if (query.numel() == 0 || key.numel() == 0 || value.numel() == 0) return "an operand is empty";
   const int64_t width = query.size(3), value_width = value.size(3);
-  if (width % kPacked != 0 || value_width % kPacked != 0 ||
-      std::max(width, value_width) > kMostWidth) {
+  if (width % 8 != 0 || value_width % 8 != 0 || std::max(width, value_width) > kMostWidth) {
     return "it takes head widths up to 128 that are multiples of 8";
   }
   if (std::max(query.size(2), key.size(2)) > kLongest) return "a sequence is longer than 2^29";
@@ -62,10 +75,20 @@ const char* common_refusal(const Args& args) {
   return nullptr;
 }
 
+constexpr const char* kTooLarge = "its tiles exceed the shared memory of a block";
+
+bool fits(const mt_tensor* query, size_t bytes) {
+  return bytes <= properties(query->dl.device.index).shared;
+}
+
 const char* forward_supports(const Forward& args) {
   if (const char* reason = common_refusal(args)) return reason;
   if (!is_whole(args.output)) return "the output's rows are not aligned to 16 bytes";
-  return nullptr;
+  size_t bytes = 0;
+  with_shape(args.query, args.value, [&](auto type, auto width) {
+    bytes = tiles::kForwardShared<typename decltype(type)::type, width()>;
+  });
+  return fits(args.query, bytes) ? nullptr : kTooLarge;
 }
 
 bool wants_mask(const Backward& args) {
@@ -83,6 +106,11 @@ const char* backward_supports(const Backward& args) {
       return "a gradient's rows are not aligned to 16 bytes";
     }
   }
+  size_t bytes = 0;
+  with_shape(args.query, args.value, [&](auto type, auto width) {
+    bytes = tiles::kBackwardShared<typename decltype(type)::type, width()>;
+  });
+  if (!fits(args.query, bytes)) return kTooLarge;
   if (!wants_mask(args)) return nullptr;
   const TensorView mask = args.grad_mask;
   if (!mask.is_contiguous()) return "the mask's gradient is not contiguous";
@@ -131,7 +159,7 @@ Call call_of(const Args& args) {
       p.mask_size[d] = static_cast<int>(mask.size(d));
       p.mask_stride[d] = mask.size(d) == 1 ? 0 : mask.stride(d);
     }
-    const size_t pair = p.mask_type == MaskType::kBool ? 2 : 4;
+    const size_t pair = 2 * static_cast<size_t>(mask.itemsize());
     p.mask_pairs = p.keys % 2 == 0 && p.mask_stride[3] == 1 && p.mask_stride[2] % 2 == 0 &&
                    p.mask_stride[1] % 2 == 0 && p.mask_stride[0] % 2 == 0 &&
                    reinterpret_cast<uintptr_t>(p.mask) % pair == 0;
@@ -141,19 +169,6 @@ Call call_of(const Args& args) {
   p.limit = static_cast<uint32_t>(std::ceil(static_cast<double>(keep) * 0x1p24));
   p.kept = args.dropout_p == 1 ? 0.0F : static_cast<float>(1 / (1 - args.dropout_p));
   return p;
-}
-
-// Calls f(type, width) with constants that hold the call.
-template <class F>
-void with_shape(const TensorView& query, const TensorView& value, F&& f) {
-  const auto with_type = [&](auto type) {
-    const int64_t width = std::max(query.size(3), value.size(3));
-    if (width <= 32) return f(type, std::integral_constant<int, 32>());
-    if (width <= 64) return f(type, std::integral_constant<int, 64>());
-    f(type, std::integral_constant<int, 128>());
-  };
-  if (sdk::is_dtype<sdk::Half>(query.dtype())) return with_type(sdk::TypeTag<__half>());
-  with_type(sdk::TypeTag<__nv_bfloat16>());
 }
 
 void launch_blocks(mt_ctx& ctx, const char* name, void (*kernel)(Call), int64_t blocks,

@@ -1,5 +1,5 @@
-// Attention of 16-bit types by tiles, forward and backward, with everything that the record does to
-// scores and weights. A block owns the rows of some queries or keys and streams the others through
+// Attention by tiles, forward and backward, with everything that the record does to scores and
+// weights. A block owns the rows of some queries or keys and streams the others through
 // shared memory; scores are never stored. Each result has one thread that adds it up, in an order
 // that depends on shapes only.
 //
@@ -10,15 +10,16 @@
 #include <cmath>
 #include <cstdint>
 
+#include "backends/cuda/attention/split_products.cuh"
 #include "backends/cuda/common/element.cuh"
 #include "backends/cuda/common/mma.cuh"
+#include "backends/cuda/common/pack.cuh"
 #include "backends/cuda/common/philox.cuh"
 
 namespace mytorch::cuda::tiles {
 
 constexpr int kThreads = 128;
-constexpr int kOwned = 64;            // rows of a block
-constexpr int kForwardStreamed = 64;  // rows at a time
+constexpr int kOwned = 64;  // rows of a block
 constexpr int kBackwardStreamed = 32;
 constexpr float kLog2e = 1.4426950408889634F, kLn2 = 0.6931471805599453F;
 
@@ -71,57 +72,76 @@ struct Call {
 // ---- tiles in shared memory: rows of kWidth elements, zeros past the operand's width and rows,
 // with a gap that keeps the rows of a matrix in different banks.
 
-template <int kWidth>
-constexpr int kPitch = kWidth + 8;
+template <class T, int kWidth>
+constexpr int kPitch = kWidth + kPack<T>;
+// Rows that the forward kernel streams at a time; two blocks share a multiprocessor.
+template <class T, int kWidth>
+constexpr int kForwardStreamed = sizeof(T) * kWidth > 256 ? 32 : 64;
+// Whether products may make NaN of an infinity (split_products.cuh).
+template <class T>
+constexpr bool kSplits = std::is_same_v<T, float>;
 
 template <class T, int kWidth, int kRows>
 __device__ void copy_tile(T* to, const T* from, const Operand& x, int first, int rows) {
-  constexpr int kPacks = kWidth / 8;
+  constexpr int kPacks = kWidth / kPack<T>;
 #pragma unroll
   for (int i = threadIdx.x; i < kRows * kPacks; i += kThreads) {
-    const int row = i / kPacks, column = i % kPacks * 8;
+    const int row = i / kPacks, column = i % kPacks * kPack<T>;
     const bool zeros = first + row >= rows || column >= x.width;
-    copy_async(to + row * kPitch<kWidth> + column,
+    copy_async(to + row * kPitch<T, kWidth> + column,
                zeros ? from : from + (first + row) * x.row + column, zeros);
   }
 }
 
 // s = A B^T for the 16 rows of A and 8 * kTiles rows of B.
 template <class T, int kWidth, int kTiles>
-__device__ __forceinline__ void multiply_rows(float (&s)[kTiles][4], const T* a, const T* b) {
-  const int lane = threadIdx.x % 32, matrix = lane / 8, row = lane % 8;
+__device__ __forceinline__ void multiply_rows(float (&s)[kTiles][4], const T* a, const T* b,
+                                              bool exact) {
+  if constexpr (kSplits<T>) {
+    constexpr int kApart = kPitch<T, kWidth>;
+    if (exact) return exact_multiply_rows<kApart, kWidth>(s, a, b);
+    return multiply_rows_split<kApart, kWidth>(s, a, b);
+  } else {
+    const int lane = threadIdx.x % 32, matrix = lane / 8, row = lane % 8;
 #pragma unroll
-  for (auto& tile : s) tile[0] = tile[1] = tile[2] = tile[3] = 0;
+    for (auto& tile : s) tile[0] = tile[1] = tile[2] = tile[3] = 0;
 #pragma unroll
-  for (int k = 0; k < kWidth; k += 16) {
-    uint32_t x[4], y[4];
-    load_matrices<false>(x, a + (matrix % 2 * 8 + row) * kPitch<kWidth> + k + matrix / 2 * 8);
+    for (int k = 0; k < kWidth; k += 16) {
+      uint32_t x[4], y[4];
+      load_matrices<false>(x, a + (matrix % 2 * 8 + row) * kPitch<T, kWidth> + k + matrix / 2 * 8);
 #pragma unroll
-    for (int n = 0; n < kTiles; n += 2) {
-      load_matrices<false>(
-          y, b + (8 * n + matrix / 2 * 8 + row) * kPitch<kWidth> + k + matrix % 2 * 8);
-      multiply<T>(s[n], x[0], x[1], x[2], x[3], y[0], y[1]);
-      multiply<T>(s[n + 1], x[0], x[1], x[2], x[3], y[2], y[3]);
+      for (int n = 0; n < kTiles; n += 2) {
+        load_matrices<false>(
+            y, b + (8 * n + matrix / 2 * 8 + row) * kPitch<T, kWidth> + k + matrix % 2 * 8);
+        multiply<T>(s[n], x[0], x[1], x[2], x[3], y[0], y[1]);
+        multiply<T>(s[n + 1], x[0], x[1], x[2], x[3], y[2], y[3]);
+      }
     }
   }
 }
 
-// sum += S B for scores S (16 x 8 * kTiles), rounded to T, and 8 * kTiles rows of B.
+// sum += S B for scores S (16 x 8 * kTiles), rounded to a 16-bit T, and 8 * kTiles rows of B.
 template <class T, int kWidth, int kTiles>
 __device__ __forceinline__ void add_products(float (&sum)[kWidth / 8][4],
-                                             const float (&s)[kTiles][4], const T* b) {
-  const int lane = threadIdx.x % 32, matrix = lane / 8, row = lane % 8;
+                                             const float (&s)[kTiles][4], const T* b, bool exact) {
+  if constexpr (kSplits<T>) {
+    constexpr int kApart = kPitch<T, kWidth>;
+    if (exact) return exact_add_products<kApart, kWidth>(sum, s, b);
+    return add_products_split<kApart, kWidth>(sum, s, b);
+  } else {
+    const int lane = threadIdx.x % 32, matrix = lane / 8, row = lane % 8;
 #pragma unroll
-  for (int n = 0; n < kTiles; n += 2) {
-    const uint32_t x[4] = {pack<T>(s[n][0], s[n][1]), pack<T>(s[n][2], s[n][3]),
-                           pack<T>(s[n + 1][0], s[n + 1][1]), pack<T>(s[n + 1][2], s[n + 1][3])};
+    for (int n = 0; n < kTiles; n += 2) {
+      const uint32_t x[4] = {pack<T>(s[n][0], s[n][1]), pack<T>(s[n][2], s[n][3]),
+                             pack<T>(s[n + 1][0], s[n + 1][1]), pack<T>(s[n + 1][2], s[n + 1][3])};
 #pragma unroll
-    for (int k = 0; k < kWidth; k += 16) {
-      uint32_t y[4];
-      load_matrices<true>(y,
-                          b + (8 * n + matrix % 2 * 8 + row) * kPitch<kWidth> + k + matrix / 2 * 8);
-      multiply<T>(sum[k / 8], x[0], x[1], x[2], x[3], y[0], y[1]);
-      multiply<T>(sum[k / 8 + 1], x[0], x[1], x[2], x[3], y[2], y[3]);
+      for (int k = 0; k < kWidth; k += 16) {
+        uint32_t y[4];
+        load_matrices<true>(
+            y, b + (8 * n + matrix % 2 * 8 + row) * kPitch<T, kWidth> + k + matrix / 2 * 8);
+        multiply<T>(sum[k / 8], x[0], x[1], x[2], x[3], y[0], y[1]);
+        multiply<T>(sum[k / 8 + 1], x[0], x[1], x[2], x[3], y[2], y[3]);
+      }
     }
   }
 }
@@ -139,10 +159,33 @@ __device__ void write_rows(const Operand& to, int64_t b, int64_t h, int first, i
 #pragma unroll
     for (int k = 0; k < kWidth / 8; ++k) {
       if (8 * k >= to.width) break;
-      *reinterpret_cast<uint32_t*>(data + row * to.row + 8 * k + 2 * quad) =
-          pack<T>(x[k][2 * r] * factor[r], x[k][2 * r + 1] * factor[r]);
+      T* const at = data + row * to.row + 8 * k + 2 * quad;
+      const float low = x[k][2 * r] * factor[r], high = x[k][2 * r + 1] * factor[r];
+      if constexpr (std::is_same_v<T, float>) {
+        *reinterpret_cast<float2*>(at) = make_float2(low, high);
+      } else {
+        *reinterpret_cast<uint32_t*>(at) = pack<T>(low, high);
+      }
     }
   }
+}
+
+// Whether the block, which may have NaN in place of results of infinities, computes its sums again.
+template <class T, class... Sums>
+__device__ __forceinline__ bool again(bool& exact, const Sums&... sums) {
+  if constexpr (kSplits<T>) {
+    bool nan = false;
+    const auto look = [&](const auto& sum) {
+      for (const auto& tile : sum) {
+        for (const float x : tile) nan = nan || x != x;
+      }
+    };
+    (look(sums), ...);
+    if (exact || __syncthreads_or(nan ? 1 : 0) == 0) return false;
+    exact = true;
+    return true;
+  }
+  return false;
 }
 
 // ---- scores
@@ -332,14 +375,15 @@ __device__ __forceinline__ float quad_sum(float x) {
 }
 
 template <class T, int kWidth>
-constexpr size_t kForwardShared = (kOwned + 4 * kForwardStreamed) * kPitch<kWidth> * sizeof(T);
+constexpr size_t kForwardShared = (kOwned + 4 * kForwardStreamed<T, kWidth>)*kPitch<T, kWidth> *
+                                  sizeof(T);
 
 // One block per 64 queries of a head.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads, 2) attention_forward(const __grid_constant__ Call p) {
-  constexpr int kRows = kForwardStreamed, kTile = kRows * kPitch<kWidth>;
+  constexpr int kRows = kForwardStreamed<T, kWidth>, kTile = kRows * kPitch<T, kWidth>;
   T* const query = reinterpret_cast<T*>(shared_memory());
-  T* const keys = query + kOwned * kPitch<kWidth>;
+  T* const keys = query + kOwned * kPitch<T, kWidth>;
   T* const values = keys + 2 * kTile;
   const int tiles = (p.queries + kOwned - 1) / kOwned;
   const int first = static_cast<int>(blockIdx.x % tiles) * kOwned;
@@ -358,44 +402,50 @@ __global__ void __launch_bounds__(kThreads, 2) attention_forward(const __grid_co
   };
   copy_tile<T, kWidth, kOwned>(query, p.query.at<T>(b, h), p.query, first, p.queries);
   commit_copies();
-  if (range.begin < range.end) load(range.begin, 0);
 
-  float out[kWidth / 8][4], most[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
+  float out[kWidth / 8][4], most[2], total[2];
+  bool exact = false;
+  do {
+    if (range.begin < range.end) load(range.begin, 0);
+    most[0] = most[1] = -INFINITY;
+    total[0] = total[1] = 0;
 #pragma unroll
-  for (auto& tile : out) tile[0] = tile[1] = tile[2] = tile[3] = 0;
-  int stage = 0;
-  for (int row = range.begin; row < range.end; row += kRows, stage ^= 1) {
-    wait_for_copies<0>();
-    __syncthreads();
-    if (row + kRows < range.end) load(row + kRows, stage ^ 1);
-    Scores<T, kRows / 8, false> scores(p, b, h, first + 16 * warp, row);
-    multiply_rows<T, kWidth>(scores.s, query + 16 * warp * kPitch<kWidth>, keys + stage * kTile);
-    scores.finish(nullptr);
-    float now[2] = {most[0], most[1]};
-    scores.for_each([&](float& x, int, int i) { now[i / 2] = fmaxf(now[i / 2], x); });
+    for (auto& tile : out) tile[0] = tile[1] = tile[2] = tile[3] = 0;
+    int stage = 0;
+    for (int row = range.begin; row < range.end; row += kRows, stage ^= 1) {
+      wait_for_copies<0>();
+      __syncthreads();
+      if (row + kRows < range.end) load(row + kRows, stage ^ 1);
+      Scores<T, kRows / 8, false> scores(p, b, h, first + 16 * warp, row);
+      multiply_rows<T, kWidth>(scores.s, query + 16 * warp * kPitch<T, kWidth>,
+                               keys + stage * kTile, exact);
+      scores.finish(nullptr);
+      float now[2] = {most[0], most[1]};
+      scores.for_each([&](float& x, int, int i) { now[i / 2] = fmaxf(now[i / 2], x); });
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      now[r] = quad_max(now[r]);
-      const float factor = power_of_2(most[r] - finite(now[r]));
-      most[r] = now[r];
-      total[r] *= factor;
+      for (int r = 0; r < 2; ++r) {
+        now[r] = quad_max(now[r]);
+        const float factor = power_of_2(most[r] - finite(now[r]));
+        most[r] = now[r];
+        total[r] *= factor;
 #pragma unroll
-      for (auto& tile : out) {
-        tile[2 * r] *= factor;
-        tile[2 * r + 1] *= factor;
+        for (auto& tile : out) {
+          tile[2 * r] *= factor;
+          tile[2 * r + 1] *= factor;
+        }
       }
+      scores.for_each([&](float& x, int, int i) {
+        x = power_of_2(x - finite(most[i / 2]));
+        total[i / 2] += x;
+      });
+      if (p.drops) {
+        const Kept<kRows / 8, false> kept(p, random, scores);
+        scores.for_each([&](float& x, int k, int i) { x = kept(k, i) ? x : 0.0F; });
+      }
+      add_products<T, kWidth>(out, scores.s, values + stage * kTile, exact);
     }
-    scores.for_each([&](float& x, int, int i) {
-      x = power_of_2(x - finite(most[i / 2]));
-      total[i / 2] += x;
-    });
-    if (p.drops) {
-      const Kept<kRows / 8, false> kept(p, random, scores);
-      scores.for_each([&](float& x, int k, int i) { x = kept(k, i) ? x : 0.0F; });
-    }
-    add_products<T, kWidth>(out, scores.s, values + stage * kTile);
-  }
-  wait_for_copies<0>();
+    wait_for_copies<0>();
+  } while (again<T>(exact, out));
 
   float factor[2];
 #pragma unroll
@@ -483,16 +533,16 @@ __device__ __forceinline__ void differentiate(Scores<T, kTiles, kOfKeys>& scores
 }
 
 template <class T, int kWidth>
-constexpr size_t kBackwardShared = (2 * kOwned + 4 * kBackwardStreamed) * kPitch<kWidth> *
+constexpr size_t kBackwardShared = (2 * kOwned + 4 * kBackwardStreamed) * kPitch<T, kWidth> *
                                    sizeof(T);
 
 // The tiles of a backward block: two operands of owned rows, two of streamed rows in two stages.
 template <class T, int kWidth>
 struct BackwardTiles {
-  static constexpr int kRows = kBackwardStreamed, kTile = kRows * kPitch<kWidth>;
+  static constexpr int kRows = kBackwardStreamed, kTile = kRows * kPitch<T, kWidth>;
   T* const owned = reinterpret_cast<T*>(shared_memory());
-  T* const owned2 = owned + kOwned * kPitch<kWidth>;
-  T* const streamed = owned2 + kOwned * kPitch<kWidth>;
+  T* const owned2 = owned + kOwned * kPitch<T, kWidth>;
+  T* const streamed = owned2 + kOwned * kPitch<T, kWidth>;
   T* const streamed2 = streamed + 2 * kTile;
 
   __device__ void load(const Operand& x, const Operand& y, int64_t b, int64_t h, int row, int rows,
@@ -508,7 +558,7 @@ struct BackwardTiles {
     commit_copies();
   }
   __device__ const T* of_warp(const T* tile) const {
-    return tile + threadIdx.x / 32 * 16 * kPitch<kWidth>;
+    return tile + threadIdx.x / 32 * 16 * kPitch<T, kWidth>;
   }
   __device__ const T* first(int stage) const { return streamed + stage * kTile; }
   __device__ const T* second(int stage) const { return streamed2 + stage * kTile; }
@@ -547,27 +597,30 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradient(const __grid_const
   const philox::Stream random = stream_of_draw(p);
   const Range range = keys_of<kRows>(p, first);
   tiles.load_owned(p.query, p.grad_output, b, h, first, p.queries);
-  if (range.begin < range.end) tiles.load(p.key, p.value, b, key_head, range.begin, p.keys, 0);
 
   float sum[kWidth / 8][4];
+  bool exact = false;
+  do {
+    if (range.begin < range.end) tiles.load(p.key, p.value, b, key_head, range.begin, p.keys, 0);
 #pragma unroll
-  for (auto& tile : sum) tile[0] = tile[1] = tile[2] = tile[3] = 0;
-  int stage = 0;
-  for (int row = range.begin; row < range.end; row += kRows, stage ^= 1) {
-    wait_for_copies<0>();
-    __syncthreads();
-    if (row + kRows < range.end) {
-      tiles.load(p.key, p.value, b, key_head, row + kRows, p.keys, stage ^ 1);
+    for (auto& tile : sum) tile[0] = tile[1] = tile[2] = tile[3] = 0;
+    int stage = 0;
+    for (int row = range.begin; row < range.end; row += kRows, stage ^= 1) {
+      wait_for_copies<0>();
+      __syncthreads();
+      if (row + kRows < range.end) {
+        tiles.load(p.key, p.value, b, key_head, row + kRows, p.keys, stage ^ 1);
+      }
+      Scores<T, kRows / 8, false> scores(p, b, h, own, row);
+      float grad[kRows / 8][4], slope[kRows / 8][4], weights[kRows / 8][4];
+      multiply_rows<T, kWidth>(scores.s, tiles.of_warp(tiles.owned), tiles.first(stage), exact);
+      multiply_rows<T, kWidth>(grad, tiles.of_warp(tiles.owned2), tiles.second(stage), exact);
+      differentiate(scores, random, grad, slope, weights);
+      through_cap(p, scores.s, slope);
+      add_products<T, kWidth>(sum, scores.s, tiles.first(stage), exact);
     }
-    Scores<T, kRows / 8, false> scores(p, b, h, own, row);
-    float grad[kRows / 8][4], slope[kRows / 8][4], weights[kRows / 8][4];
-    multiply_rows<T, kWidth>(scores.s, tiles.of_warp(tiles.owned), tiles.first(stage));
-    multiply_rows<T, kWidth>(grad, tiles.of_warp(tiles.owned2), tiles.second(stage));
-    differentiate(scores, random, grad, slope, weights);
-    through_cap(p, scores.s, slope);
-    add_products<T, kWidth>(sum, scores.s, tiles.first(stage));
-  }
-  wait_for_copies<0>();
+    wait_for_copies<0>();
+  } while (again<T>(exact, sum));
   write_rows<T, kWidth>(p.grad_query, b, h, own, p.queries, sum, {p.scale, p.scale});
 }
 
@@ -590,30 +643,33 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradient(const __grid_constan
                range.begin + step % steps * kRows, p.queries, stage);
   };
   tiles.load_owned(p.key, p.value, b, key_head, first, p.keys);
-  if (total > 0) load(0, 0);
 
   float to_key[kWidth / 8][4], to_value[kWidth / 8][4];
+  bool exact = false;
+  do {
+    if (total > 0) load(0, 0);
 #pragma unroll
-  for (int k = 0; k < kWidth / 8; ++k) {
+    for (int k = 0; k < kWidth / 8; ++k) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) to_key[k][i] = to_value[k][i] = 0;
-  }
-  for (int step = 0; step < total; ++step) {
-    const int stage = step % 2;
+      for (int i = 0; i < 4; ++i) to_key[k][i] = to_value[k][i] = 0;
+    }
+    for (int step = 0; step < total; ++step) {
+      const int stage = step % 2;
+      wait_for_copies<0>();
+      __syncthreads();
+      if (step + 1 < total) load(step + 1, stage ^ 1);
+      Scores<T, kRows / 8, true> scores(p, b, key_head * p.group + step / steps, own,
+                                        range.begin + step % steps * kRows);
+      float grad[kRows / 8][4], slope[kRows / 8][4], weights[kRows / 8][4];
+      multiply_rows<T, kWidth>(scores.s, tiles.of_warp(tiles.owned), tiles.first(stage), exact);
+      multiply_rows<T, kWidth>(grad, tiles.of_warp(tiles.owned2), tiles.second(stage), exact);
+      differentiate(scores, random, grad, slope, weights);
+      add_products<T, kWidth>(to_value, weights, tiles.second(stage), exact);
+      through_cap(p, scores.s, slope);
+      add_products<T, kWidth>(to_key, scores.s, tiles.first(stage), exact);
+    }
     wait_for_copies<0>();
-    __syncthreads();
-    if (step + 1 < total) load(step + 1, stage ^ 1);
-    Scores<T, kRows / 8, true> scores(p, b, key_head * p.group + step / steps, own,
-                                      range.begin + step % steps * kRows);
-    float grad[kRows / 8][4], slope[kRows / 8][4], weights[kRows / 8][4];
-    multiply_rows<T, kWidth>(scores.s, tiles.of_warp(tiles.owned), tiles.first(stage));
-    multiply_rows<T, kWidth>(grad, tiles.of_warp(tiles.owned2), tiles.second(stage));
-    differentiate(scores, random, grad, slope, weights);
-    add_products<T, kWidth>(to_value, weights, tiles.second(stage));
-    through_cap(p, scores.s, slope);
-    add_products<T, kWidth>(to_key, scores.s, tiles.first(stage));
-  }
-  wait_for_copies<0>();
+  } while (again<T>(exact, to_key, to_value));
   if (p.grad_key.data != nullptr) {
     write_rows<T, kWidth>(p.grad_key, b, key_head, own, p.keys, to_key, {p.scale, p.scale});
   }
@@ -648,31 +704,36 @@ __global__ void __launch_bounds__(kThreads, 2) mask_gradient(const __grid_consta
   const int end_key = all_keys ? p.keys : min(column + kRows, p.keys);
 
   float sum[kTiles][4];
+  bool exact = false;
+  do {
 #pragma unroll
-  for (auto& tile : sum) tile[0] = tile[1] = tile[2] = tile[3] = 0;
-  for (int n = 0; n < batches * heads; ++n) {
-    const int b = mask_batch + n / heads, h = mask_head + n % heads;
-    for (int i = row; i < end_row; i += kOwned) {
-      for (int j = column; j < end_key; j += kRows) {
-        const Range range = keys_of<kRows>(p, i);
-        if (j + kRows <= range.begin || j >= range.end) continue;
-        __syncthreads();
-        tiles.load_owned(p.query, p.grad_output, b, h, i, p.queries);
-        tiles.load(p.key, p.value, b, h / p.group, j, p.keys, 0);
-        wait_for_copies<0>();
-        __syncthreads();
-        const int own = i + static_cast<int>(threadIdx.x / 32) * 16;
-        Scores<T, kTiles, false> scores(p, b, h, own, j);
-        float grad[kTiles][4], slope[kTiles][4], weights[kTiles][4];
-        multiply_rows<T, kWidth>(scores.s, tiles.of_warp(tiles.owned), tiles.first(0));
-        multiply_rows<T, kWidth>(grad, tiles.of_warp(tiles.owned2), tiles.second(0));
-        differentiate(scores, random, grad, slope, weights);
-        scores.for_each([&](float& x, int k, int e) {
-          sum[k][e] += own + static_cast<int>(threadIdx.x % 32 / 4) + e / 2 * 8 < p.queries ? x : 0;
-        });
+    for (auto& tile : sum) tile[0] = tile[1] = tile[2] = tile[3] = 0;
+    for (int n = 0; n < batches * heads; ++n) {
+      const int b = mask_batch + n / heads, h = mask_head + n % heads;
+      for (int i = row; i < end_row; i += kOwned) {
+        for (int j = column; j < end_key; j += kRows) {
+          const Range range = keys_of<kRows>(p, i);
+          if (j + kRows <= range.begin || j >= range.end) continue;
+          __syncthreads();
+          tiles.load_owned(p.query, p.grad_output, b, h, i, p.queries);
+          tiles.load(p.key, p.value, b, h / p.group, j, p.keys, 0);
+          wait_for_copies<0>();
+          __syncthreads();
+          const int own = i + static_cast<int>(threadIdx.x / 32) * 16;
+          Scores<T, kTiles, false> scores(p, b, h, own, j);
+          float grad[kTiles][4], slope[kTiles][4], weights[kTiles][4];
+          multiply_rows<T, kWidth>(scores.s, tiles.of_warp(tiles.owned), tiles.first(0), exact);
+          multiply_rows<T, kWidth>(grad, tiles.of_warp(tiles.owned2), tiles.second(0), exact);
+          differentiate(scores, random, grad, slope, weights);
+          scores.for_each([&](float& x, int k, int e) {
+            sum[k][e] +=
+                own + static_cast<int>(threadIdx.x % 32 / 4) + e / 2 * 8 < p.queries ? x : 0;
+          });
+        }
       }
     }
-  }
+
+  } while (again<T>(exact, sum));
 
   // The tile, through shared memory.
   __syncthreads();

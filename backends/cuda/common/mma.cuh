@@ -30,6 +30,17 @@ __device__ __forceinline__ void multiply(float (&d)[4], uint32_t a0, uint32_t a1
   }
 }
 
+// d += A B for A (16 x 8), B (8 x 8) of float, of which the lower 13 bits are 0 or are ignored.
+//   a0, a1: column quad of rows group and group + 8; a2, a3: column + 4
+//   b0, b1: rows quad and quad + 4 of column group; d as above
+__device__ __forceinline__ void multiply_tf32(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2,
+                                              uint32_t a3, uint32_t b0, uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
 // Transposes a matrix of 8 x 8 elements, of which a lane holds columns 2 quad and 2 quad + 1 of row
 // `group`.
 __device__ __forceinline__ uint32_t transposed(uint32_t pair) {

@@ -2,12 +2,14 @@
 // Values are taken relative to the channel's first element, so that a large mean does not cost
 // precision. Channels that are contiguous (NHWC) have kernels of their own
 // (batch_norm_rows.cuh); for other strides, threads are assigned to channels if these are adjacent,
-// else to the other dimensions.
+// else to the other dimensions, by packs of 16 bytes if possible.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 
 #include "backends/cuda/common/element.cuh"
+#include "backends/cuda/common/pack.cuh"
 #include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/normalization/batch_norm_rows.cuh"
 #include "backends/cuda/normalization/operands.cuh"
@@ -38,6 +40,24 @@ struct Channels {
     count = lines.size[0];
     std::copy(lines.step.begin(), lines.step.end(), stride);
   }
+
+  // Makes each run of `width` elements of a channel one element of the loop. Returns false if an
+  // operand has gaps in a run, or runs that are not aligned to 16 bytes.
+  bool pack(int width, const std::array<TensorView, N>& operands) {
+    if (rest.ndim == 0 || rest.size[0] % width != 0) return false;
+    for (int k = 0; k < N; ++k) {
+      if (rest.stride[0][k] != 1 || stride[k] % width != 0 || !aligned(operands[k].raw())) {
+        return false;
+      }
+      for (int d = 1; d < rest.ndim; ++d) {
+        if (rest.stride[d][k] % width != 0) return false;
+      }
+    }
+    rest.size[0] /= width;
+    for (int k = 0; k < N; ++k) rest.stride[0][k] = width;
+    rest.finish();
+    return true;
+  }
 #ifdef __CUDACC__
   __device__ __forceinline__ int64_t own() const {
     return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -64,6 +84,14 @@ Grid grid_of(const mt_ctx& ctx, Channels<N>& channels) {
   channels.length = (channels.rest.numel + pieces - 1) / pieces;
   grid.blocks = dim3(static_cast<unsigned>(across), static_cast<unsigned>(pieces));
   return grid;
+}
+
+// Calls f(width) with the number of elements of a pack as a constant: 16 bytes, or one element.
+template <class T, int N, class F>
+void with_packs(Channels<N>& channels,
+                const std::array<TensorView, static_cast<size_t>(N)>& operands, F&& f) {
+  if (channels.pack(kPack<T>, operands)) return f(std::integral_constant<int, kPack<T>>());
+  f(std::integral_constant<int, 1>());
 }
 
 // Stores the block's sums of two numbers for each of its channels to `partial`. Additions are in a
@@ -114,9 +142,14 @@ __device__ __forceinline__ double2 sum_of_pieces(const double2* partial, int64_t
   return sum;
 }
 
+template <int kWidth, class T>
+__device__ __forceinline__ Pack<T, kWidth> load_pack(const T* from) {
+  return *reinterpret_cast<const Pack<T, kWidth>*>(from);
+}
+
 // ---- forward
 
-template <class T>
+template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     sum_squares(Channels<2> channels, const T* x, double2* partial) {
   using W = Wide<T>;
@@ -126,11 +159,16 @@ __global__ void __launch_bounds__(kThreads)
     int64_t at[2];
     channels.rest.offsets(0, at);
     const W shift = widen(x[c * channels.stride[0] + at[0]]);
+#pragma unroll 4
     for (int64_t j = channels.begin(); j < channels.end(); j += blockDim.y) {
       channels.rest.offsets(j, at);
-      const W value = widen(x[c * channels.stride[0] + at[0]]) - shift;
-      sum += value;
-      squares += value * value;
+      const auto pack = load_pack<kWidth>(x + c * channels.stride[0] + at[0]);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        const W value = widen(pack.at[k]) - shift;
+        sum += value;
+        squares += value * value;
+      }
     }
   }
   put_partial(c, channels.count, static_cast<double>(sum), static_cast<double>(squares), partial);
@@ -159,7 +197,7 @@ __global__ void __launch_bounds__(32 * kShares)
   terms[3 * c + 2] = bias.get<W>(c, W(0));
 }
 
-template <class T>
+template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     apply(Channels<2> channels, const T* x, const Wide<T>* terms, T* y) {
   const int64_t c = channels.own();
@@ -168,8 +206,12 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t j = channels.begin(); j < channels.end(); j += blockDim.y) {
     int64_t at[2];
     channels.rest.offsets(j, at);
-    y[c * channels.stride[1] + at[1]] =
-        convert<T>((widen(x[c * channels.stride[0] + at[0]]) - mean) * scale + shift);
+    auto pack = load_pack<kWidth>(x + c * channels.stride[0] + at[0]);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      pack.at[k] = convert<T>((widen(pack.at[k]) - mean) * scale + shift);
+    }
+    *reinterpret_cast<Pack<T, kWidth>*>(y + c * channels.stride[1] + at[1]) = pack;
   }
 }
 
@@ -212,19 +254,22 @@ void forward(mt_ctx& ctx, const mt_args_batch_norm_training& args) {
       if (out) launch(ctx, name, apply_rows<T>, grid, rows, x, factors, out.data<T>());
       return;
     }
-    Channels<2> channels({input, out ? out : input});
-    const Grid grid = grid_of(ctx, channels);
-    const int pieces = static_cast<int>(grid.blocks.y);
-    double2* partial = scratch<double2>(ctx, count * pieces);
-    launch(ctx, name, sum_squares<T>, grid, channels, x, partial);
-    finish(pieces, channels.stride[0], partial);
-    if (out) launch(ctx, name, apply<T>, grid, channels, x, factors, out.data<T>());
+    const std::array<TensorView, 2> operands = {input, out ? out : input};
+    Channels<2> channels(operands);
+    with_packs<T>(channels, operands, [&](auto width) {
+      const Grid grid = grid_of(ctx, channels);
+      const int pieces = static_cast<int>(grid.blocks.y);
+      double2* partial = scratch<double2>(ctx, count * pieces);
+      launch(ctx, name, sum_squares<T, width()>, grid, channels, x, partial);
+      finish(pieces, channels.stride[0], partial);
+      if (out) launch(ctx, name, apply<T, width()>, grid, channels, x, factors, out.data<T>());
+    });
   });
 }
 
 // ---- backward
 
-template <class T>
+template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     sum_gradients(Channels<3> channels, const T* x, const T* grad, PerChannel means,
                   double2* partial) {
@@ -233,12 +278,18 @@ __global__ void __launch_bounds__(kThreads)
   W sum = 0, along = 0;
   if (c < channels.count) {
     const W mean = means.get<W>(c, W(0));
+#pragma unroll 2
     for (int64_t j = channels.begin(); j < channels.end(); j += blockDim.y) {
       int64_t at[3];
       channels.rest.offsets(j, at);
-      const W g = widen(grad[c * channels.stride[1] + at[1]]);
-      sum += g;
-      along += g * (widen(x[c * channels.stride[0] + at[0]]) - mean);
+      const auto own = load_pack<kWidth>(x + c * channels.stride[0] + at[0]);
+      const auto grads = load_pack<kWidth>(grad + c * channels.stride[1] + at[1]);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        const W g = widen(grads.at[k]);
+        sum += g;
+        along += g * (widen(own.at[k]) - mean);
+      }
     }
   }
   put_partial(c, channels.count, static_cast<double>(sum), static_cast<double>(along), partial);
@@ -263,7 +314,7 @@ __global__ void __launch_bounds__(32 * kShares)
   terms[3 * c + 2] = -scale * (for_bias / static_cast<W>(n));
 }
 
-template <class T>
+template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads) combine(Channels<3> channels, const T* x, const T* grad,
                                                     PerChannel means, const Wide<T>* terms, T* to) {
   using W = Wide<T>;
@@ -274,9 +325,14 @@ __global__ void __launch_bounds__(kThreads) combine(Channels<3> channels, const 
   for (int64_t j = channels.begin(); j < channels.end(); j += blockDim.y) {
     int64_t at[3];
     channels.rest.offsets(j, at);
-    const W value = widen(x[c * channels.stride[0] + at[0]]) - mean;
-    const W g = widen(grad[c * channels.stride[1] + at[1]]);
-    to[c * channels.stride[2] + at[2]] = convert<T>(g * scale + value * slope + shift);
+    auto pack = load_pack<kWidth>(x + c * channels.stride[0] + at[0]);
+    const auto grads = load_pack<kWidth>(grad + c * channels.stride[1] + at[1]);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      const W value = widen(pack.at[k]) - mean, g = widen(grads.at[k]);
+      pack.at[k] = convert<T>(g * scale + value * slope + shift);
+    }
+    *reinterpret_cast<Pack<T, kWidth>*>(to + c * channels.stride[2] + at[2]) = pack;
   }
 }
 
@@ -313,13 +369,18 @@ void backward(mt_ctx& ctx, const mt_args_batch_norm_training_backward& args) {
       if (out) launch(ctx, name, combine_rows<T>, grid, rows, x, g, means, factors, out.data<T>());
       return;
     }
-    Channels<3> channels({input, grad, out ? out : input});
-    const Grid grid = grid_of(ctx, channels);
-    const int pieces = static_cast<int>(grid.blocks.y);
-    double2* partial = scratch<double2>(ctx, count * pieces);
-    launch(ctx, name, sum_gradients<T>, grid, channels, x, g, means, partial);
-    finish(pieces, partial);
-    if (out) launch(ctx, name, combine<T>, grid, channels, x, g, means, factors, out.data<T>());
+    const std::array<TensorView, 3> operands = {input, grad, out ? out : input};
+    Channels<3> channels(operands);
+    with_packs<T>(channels, operands, [&](auto width) {
+      const Grid grid = grid_of(ctx, channels);
+      const int pieces = static_cast<int>(grid.blocks.y);
+      double2* partial = scratch<double2>(ctx, count * pieces);
+      launch(ctx, name, sum_gradients<T, width()>, grid, channels, x, g, means, partial);
+      finish(pieces, partial);
+      if (out) {
+        launch(ctx, name, combine<T, width()>, grid, channels, x, g, means, factors, out.data<T>());
+      }
+    });
   });
 }
 

@@ -6,6 +6,7 @@
 #include "mytorch/backends.h"
 #include "mytorch/check.h"
 #include "mytorch/cuda.h"
+#include "mytorch/fft.h"
 #include "mytorch/nn.h"
 #include "mytorch/ops.h"
 #include "mytorch/tensor.h"

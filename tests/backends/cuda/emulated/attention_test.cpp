@@ -527,6 +527,7 @@ TEST(Tiles, MatchSumsInDouble) {
     SCOPED_TRACE(std::to_string(p.queries) + " x " + std::to_string(p.keys));
     check_tiles<sdk::BFloat16>(p);
     check_tiles<sdk::Half>(p, {3, 1, 2, 0});
+    check_tiles<float>(p, {3, 1, 2, 0});
   }
 }
 
@@ -550,6 +551,7 @@ TEST(Tiles, TakeMasksThatAreBroadcast) {
       masked.mask_sizes = sizes;
       masked.bool_mask = kind;
       check_tiles<sdk::BFloat16>(masked);
+      check_tiles<float>(masked);
     }
   }
   Problem causal = p;
@@ -557,6 +559,7 @@ TEST(Tiles, TakeMasksThatAreBroadcast) {
   causal.right = 0;
   causal.softcap = 1;
   check_tiles<sdk::Half>(causal);
+  check_tiles<float>(causal);
 }
 
 TEST(Tiles, DropTheWeightsThatTheRecordDrops) {
@@ -578,16 +581,18 @@ TEST(Tiles, DropTheWeightsThatTheRecordDrops) {
                             .diagonal = 93,
                             .mask_sizes = {1, 1, 40, 133},
                             .dropout_p = p});
+    check_tiles<float>({.heads = 2, .queries = 40, .keys = 133, .width = 16, .dropout_p = p});
   }
 }
 
-TEST(Tiles, KeepNaNInItsRow) {
+template <class T>
+void keep_nan_in_its_row() {
   // A NaN query makes its own row NaN, and the gradients of keys.
   const int64_t queries = 40, keys = 50, width = 16;
   std::vector<double> values = numbers(queries * width, 1);
   values[3 * width + 2] = std::nan("");
-  const TestTensor query = TestTensor::of<sdk::BFloat16>({1, 1, queries, width}, values);
-  const TestTensor key = tensor<sdk::BFloat16>({1, 1, keys, width}, {3, 2, 1, 0}, 2);
+  const TestTensor query = TestTensor::of<T>({1, 1, queries, width}, values);
+  const TestTensor key = tensor<T>({1, 1, keys, width}, {3, 2, 1, 0}, 2);
   const TestTensor output = TestTensor::empty(query.dtype(), {1, 1, queries, width});
   const TestTensor sums = TestTensor::empty(sdk::dtype_of<float>, {1, 1, queries});
   mt_args_attention_forward args{};
@@ -604,6 +609,41 @@ TEST(Tiles, KeepNaNInItsRow) {
   }
 }
 
+TEST(Tiles, KeepNaNInItsRow) {
+  keep_nan_in_its_row<sdk::BFloat16>();
+  keep_nan_in_its_row<float>();
+}
+
+// Products of split numbers would make NaN of them.
+TEST(Tiles, KeepInfinities) {
+  const int64_t queries = 70, keys = 50, width = 16;
+  std::vector<double> ones(queries * width, 1), some = numbers(keys * width, 2);
+  std::vector<double> values = numbers(keys * width, 3);
+  for (int64_t c = 0; c < width; ++c) some[7 * width + c] = c == 4 ? -kInfinity : 1;
+  values[9 * width + 5] = kInfinity;
+  const TestTensor query = TestTensor::of<float>({1, 1, queries, width}, ones);
+  const TestTensor key = TestTensor::of<float>({1, 1, keys, width}, some);
+  const TestTensor value = TestTensor::of<float>({1, 1, keys, width}, values);
+  const TestTensor output = TestTensor::empty(query.dtype(), {1, 1, queries, width});
+  const TestTensor sums = TestTensor::empty(sdk::dtype_of<float>, {1, 1, queries});
+  mt_args_attention_forward args{};
+  args.query = query;
+  args.key = key;
+  args.value = value;
+  args.left = args.right = -1;
+  args.scale = 0.5;
+  args.output = output;
+  args.logsumexp = sums;
+  ASSERT_EQ(run(cuda::register_attention_tiles, "attention_forward", args, query.dtype()), "");
+  Problem p{.queries = queries, .keys = keys, .width = width, .value_width = width, .scale = 0.5};
+  p.query = ones;
+  p.key = some;
+  p.value = values;
+  const Result expected = attend(p);  // the key has no weight, and a column is infinite
+  compare(sums.values<double>(), expected.logsumexp, 1e-5);
+  compare(output.values<double>(), expected.output, 1e-5);
+}
+
 TEST(Tiles, DeclineWhatTheyDoNotCompute) {
   const TestTensor x = tensor<sdk::BFloat16>({1, 1, 8, 16}, {3, 2, 1, 0}, 1);
   const TestTensor sums = TestTensor::empty(sdk::dtype_of<float>, {1, 1, 8});
@@ -615,7 +655,7 @@ TEST(Tiles, DeclineWhatTheyDoNotCompute) {
     args.logsumexp = sums;
     return run(cuda::register_attention_tiles, "attention_forward", args, query.dtype());
   };
-  const TestTensor wide = tensor<float>({1, 1, 8, 16}, {3, 2, 1, 0}, 1);
+  const TestTensor wide = tensor<double>({1, 1, 8, 16}, {3, 2, 1, 0}, 1);
   EXPECT_NE(reason(wide, wide).find("bfloat16"), std::string::npos);
   const TestTensor columns = tensor<sdk::BFloat16>({1, 1, 8, 16}, {2, 3, 1, 0}, 1);
   EXPECT_NE(reason(columns, x).find("without gaps"), std::string::npos);

@@ -242,7 +242,7 @@ void change_device(int32_t index) { current_device = index; }
 }  // namespace internal
 
 const Properties& properties(int32_t /*index*/) {
-  static const Properties small{4, 1024, 48 * 1024, 1 << 20, 9, 0};
+  static const Properties small{4, 1024, 227 * 1024, 1 << 20, 9, 0};
   return small;
 }
 
@@ -258,7 +258,8 @@ Fault* fault_of(const mt_ctx& /*ctx*/) {
 uint32_t fault_site(const char* /*op*/, const char* /*message*/) { return 7; }
 
 void allow_shared(const mt_ctx& /*ctx*/, const void* /*kernel*/, size_t bytes) {
-  if (bytes > 227 * 1024) throw std::runtime_error("a block has at most 227 KiB of shared memory");
+  if (bytes > properties(0).shared)
+    throw std::runtime_error("a block has at most 227 KiB of shared memory");
 }
 
 Grid grid_for(const mt_ctx& /*ctx*/, int64_t n, int threads, int /*waves*/) {

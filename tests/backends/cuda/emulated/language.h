@@ -20,6 +20,7 @@
 #undef __host__
 #undef __shared__
 #undef __forceinline__
+#undef __noinline__
 #undef __launch_bounds__
 #undef __grid_constant__
 #define __global__
@@ -27,6 +28,7 @@
 #define __host__
 #define __shared__ static
 #define __forceinline__ inline
+#define __noinline__
 #define __launch_bounds__(...)
 #define __grid_constant__
 
@@ -46,6 +48,16 @@ T max(T a, T b) {
 }
 
 inline void __syncthreads() { mytorch::cuda::emulated::meet(false); }
+inline int __syncthreads_or(int value) {
+  static int any = 0;
+  __syncthreads();
+  if (value != 0) any = 1;
+  __syncthreads();
+  const int result = any;
+  __syncthreads();
+  any = 0;
+  return result;
+}
 inline void __syncwarp() { mytorch::cuda::emulated::meet(true); }
 
 template <class T>

@@ -40,6 +40,25 @@ void multiply(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
   }
 }
 
+inline void multiply_tf32(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
+                          uint32_t b0, uint32_t b1) {
+  struct Fragments {
+    uint32_t a[4], b[2];
+  };
+  const auto all = emulated::gather(Fragments{{a0, a1, a2, a3}, {b0, b1}});
+  const auto number = [](uint32_t bits) { return std::bit_cast<float>(bits & 0xFFFFE000u); };
+  const unsigned lane = threadIdx.x % 32;
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+    float sum = d[i];
+    for (unsigned k = 0; k < 8; ++k) {
+      sum += number(all[row % 8 * 4 + k % 4].a[row / 8 + k / 4 * 2]) *
+             number(all[column * 4 + k % 4].b[k / 4]);
+    }
+    d[i] = sum;
+  }
+}
+
 inline uint32_t transposed(uint32_t pair) {
   const auto all = emulated::gather(pair);
   const unsigned lane = threadIdx.x % 32, row = lane / 4, column = lane % 4 * 2;

@@ -1,0 +1,133 @@
+#if __has_include(<cufft.h>)
+
+#include "backends/cuda/fourier/plans.h"
+
+#include <algorithm>
+#include <iterator>
+#include <list>
+#include <mutex>
+
+#include "backends/cuda/runtime/capture.h"
+#include "backends/cuda/runtime/launch.h"
+
+namespace mytorch::cuda {
+namespace {
+
+// How many plans that no call uses are kept. Each may hold tables in device memory.
+constexpr size_t kFreePlans = 64;
+
+struct FreePlan {
+  PlanKey<8> key;
+  cufftHandle handle;
+  size_t workspace;
+};
+
+// Never destroyed: at exit the driver may be gone first.
+struct FreePlans {
+  std::mutex mutex;
+  std::list<FreePlan> plans;  // the last one used is the first
+};
+FreePlans& free_plans() {
+  static auto* const plans = new FreePlans;
+  return *plans;
+}
+
+// Making a plan may allocate memory, which a capture allows only if asked.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() { CUDA(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+  ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+}  // namespace
+
+FourierPlan::FourierPlan(const mt_ctx& ctx, cufftType type, std::span<const int64_t> sizes,
+                         int64_t batch) {
+  use_device(ctx);
+  key_.words = {ctx.device.index, static_cast<int64_t>(type), batch};
+  std::copy(sizes.begin(), sizes.end(), key_.words.begin() + 3);
+  FreePlans& free = free_plans();
+  {
+    const std::scoped_lock lock(free.mutex);
+    const auto found = std::find_if(free.plans.begin(), free.plans.end(),
+                                    [&](const FreePlan& plan) { return plan.key == key_; });
+    if (found != free.plans.end()) {
+      handle_ = found->handle;
+      workspace_ = found->workspace;
+      free.plans.erase(found);
+      return;
+    }
+  }
+  const RelaxedCapture relaxed;
+  long long int n[3] = {};
+  std::copy(sizes.begin(), sizes.end(), n);
+  check(fourier().cufftCreate(&handle_), "cufftCreate");
+  try {
+    check(fourier().cufftSetAutoAllocation(handle_, 0), "cufftSetAutoAllocation");
+    check(fourier().cufftMakePlanMany64(handle_, static_cast<int>(sizes.size()), n, nullptr, 1, 0,
+                                        nullptr, 1, 0, type, batch, &workspace_),
+          "cufftMakePlanMany64");
+  } catch (...) {
+    fourier().cufftDestroy(handle_);
+    throw;
+  }
+}
+
+FourierPlan::~FourierPlan() {
+  FreePlans& free = free_plans();
+  std::list<FreePlan> last;
+  {
+    const std::scoped_lock lock(free.mutex);
+    free.plans.push_front({key_, handle_, workspace_});
+    // Destroying a plan may wait for the device.
+    if (free.plans.size() > kFreePlans) {
+      last.splice(last.begin(), free.plans, std::prev(free.plans.end()));
+    }
+  }
+  for (const FreePlan& plan : last) fourier().cufftDestroy(plan.handle);
+}
+
+void FourierPlan::run(mt_ctx& ctx, void* from, void* to, bool forward) const {
+  const Fourier& f = fourier();
+  check(f.cufftSetStream(handle_, stream_of(ctx)), "cufftSetStream");
+  void* const work = scratch_bytes(ctx, std::max<size_t>(workspace_, 1));
+  check(f.cufftSetWorkArea(handle_, work), "cufftSetWorkArea");
+  const int direction = forward ? CUFFT_FORWARD : CUFFT_INVERSE;
+  using C = cufftComplex;
+  using Z = cufftDoubleComplex;
+  switch (static_cast<cufftType>(key_.words[1])) {
+    case CUFFT_C2C:
+      check(f.cufftExecC2C(handle_, static_cast<C*>(from), static_cast<C*>(to), direction),
+            "cufftExecC2C");
+      break;
+    case CUFFT_R2C:
+      check(f.cufftExecR2C(handle_, static_cast<float*>(from), static_cast<C*>(to)),
+            "cufftExecR2C");
+      break;
+    case CUFFT_C2R:
+      check(f.cufftExecC2R(handle_, static_cast<C*>(from), static_cast<float*>(to)),
+            "cufftExecC2R");
+      break;
+    case CUFFT_Z2Z:
+      check(f.cufftExecZ2Z(handle_, static_cast<Z*>(from), static_cast<Z*>(to), direction),
+            "cufftExecZ2Z");
+      break;
+    case CUFFT_D2Z:
+      check(f.cufftExecD2Z(handle_, static_cast<double*>(from), static_cast<Z*>(to)),
+            "cufftExecD2Z");
+      break;
+    case CUFFT_Z2D:
+      check(f.cufftExecZ2D(handle_, static_cast<Z*>(from), static_cast<double*>(to)),
+            "cufftExecZ2D");
+      break;
+  }
+  if (synchronous) queued(ctx, "cuFFT");
+}
+
+}  // namespace mytorch::cuda
+
+#endif  // cufft_absent.cpp otherwise
