@@ -99,7 +99,8 @@ def _value(arg: Arg, value: object, dtype: str, name: str, lines: list[str]) -> 
     if isinstance(value, dict):
         return _value_of_tensor(value, dtype, name, lines)
     if arg.list:
-        return _list(value) if isinstance(value, (list, tuple)) else cpp.number(value)
+        kind = "mytorch::IntList" if arg.name == "bins" else ""  # an overload of histogramdd takes tensors
+        return kind + _list(value) if isinstance(value, (list, tuple)) else cpp.number(value)
     if arg.type == "ScalarType":
         return _dtype(value)
     if isinstance(value, str):

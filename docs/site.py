@@ -17,7 +17,7 @@ from pygments.formatters import HtmlFormatter
 ROOT = Path(__file__).resolve().parent.parent
 # The order of the navigation. A page that is not listed here comes last; a listed page that does not exist is left out.
 SECTIONS = {
-    "Start": ["guide", "coming-from-libtorch"],
+    "Start": ["guide", "coming-from-libtorch", "pytorch-names"],
     "Use": [
         "tensors",
         "indexing",

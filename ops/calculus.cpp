@@ -116,7 +116,7 @@ Dims gradient_dims(const Tensor& self, OptionalIntList dim, size_t given, int64_
 std::vector<Tensor> gradient_spacing(const Tensor& self, OptionalFloatList spacing,
                                      OptionalIntList dim, int64_t edge_order) {
   const Dims dims = gradient_dims(self, dim, spacing ? spacing->size() : 1, edge_order);
-  const Tensor y = self.is_floating_point() ? self : self.to(kFloat32);
+  const Tensor y = is_differentiable(self.dtype()) ? self : self.to(kFloat32);
   std::vector<Tensor> results;
   for (size_t i = 0; i < dims.size(); ++i) {
     const double step = !spacing ? 1 : (*spacing)[spacing->size() == 1 ? 0 : i];
@@ -128,7 +128,7 @@ std::vector<Tensor> gradient_spacing(const Tensor& self, OptionalFloatList spaci
 std::vector<Tensor> gradient_coordinates(const Tensor& self, TensorList spacing,
                                          OptionalIntList dim, int64_t edge_order) {
   const Dims dims = gradient_dims(self, dim, spacing.size(), edge_order);
-  const Tensor y = self.is_floating_point() ? self : self.to(kFloat32);
+  const Tensor y = is_differentiable(self.dtype()) ? self : self.to(kFloat32);
   std::vector<Tensor> results;
   for (size_t i = 0; i < dims.size(); ++i) {
     const Tensor& x = spacing[spacing.size() == 1 ? 0 : i];

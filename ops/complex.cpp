@@ -3,6 +3,8 @@
 // What only moves or adds elements does the same with the parts, the last dimension of
 // view_as_real. These functions run above the layers, so their gradients are those of the operators
 // that they call.
+#include "mytorch/ops/complex.h"
+
 #include <algorithm>
 #include <numbers>
 #include <utility>
@@ -20,6 +22,7 @@
 #include "mytorch/ops/cat.h"
 #include "mytorch/ops/conj_physical.h"
 #include "mytorch/ops/contiguous.h"
+#include "mytorch/ops/convolution.h"
 #include "mytorch/ops/cumsum.h"
 #include "mytorch/ops/eq.h"
 #include "mytorch/ops/expand.h"
@@ -262,6 +265,25 @@ Tensor bmm(const Tensor& self, const Tensor& mat2) {
   return from_parts(mytorch::reshape(mytorch::bmm(rows, columns), {b, n, p, 2}));
 }
 
+Tensor convolution(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride,
+                   IntList padding, IntList dilation, bool transposed, IntList output_padding,
+                   int64_t groups) {
+  check_same_type(input, "input", weight, "weight", "convolution");
+  const auto product = [&](const Tensor& x, const Tensor& w) {
+    return mytorch::convolution(x, w, {}, stride, padding, dilation, transposed, output_padding,
+                                groups);
+  };
+  const Tensor x[] = {mytorch::real(input), mytorch::imag(input)};
+  const Tensor w[] = {mytorch::real(weight), mytorch::imag(weight)};
+  Tensor result = mytorch::complex(product(x[0], w[0]) - product(x[1], w[1]),
+                                   product(x[0], w[1]) + product(x[1], w[0]));
+  if (!bias.defined()) return result;
+  check_same_type(input, "input", bias, "bias", "convolution");
+  Dims channels(static_cast<size_t>(result.dim() - 1), 1);
+  channels[0] = bias.numel();
+  return result + mytorch::reshape(bias, as_list(channels));
+}
+
 // ---- moves ----
 
 Tensor gather(const Tensor& self, int64_t dim, const Tensor& index) {
@@ -322,7 +344,7 @@ Tensor nonzero(const Tensor& self) { return mytorch::nonzero(mytorch::ne(self, 0
 Tensor sum(const Tensor& self, OptionalIntList dim, bool keepdim, std::optional<ScalarType> dtype) {
   const Tensor x = as_given(self, dtype, "sum");
   const Dims dims = dims_of_parts(dim, x, "sum");
-  if (dims.empty()) return x.clone();
+  if (dims.empty() || x.dim() == 0) return x.clone();
   return from_parts(mytorch::sum(parts_of(x), as_list(dims), keepdim));
 }
 
@@ -330,7 +352,7 @@ Tensor mean(const Tensor& self, OptionalIntList dim, bool keepdim,
             std::optional<ScalarType> dtype) {
   const Tensor x = as_given(self, dtype, "mean");
   const Dims dims = dims_of_parts(dim, x, "mean");
-  if (dims.empty()) return x.clone();
+  if (dims.empty() || x.dim() == 0) return x.clone();
   return from_parts(mytorch::mean(parts_of(x), as_list(dims), keepdim));
 }
 

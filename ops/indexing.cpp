@@ -166,6 +166,20 @@ Tensor index_fill(const Tensor& self, int64_t dim, const Tensor& index, const Sc
       .reshape(self.sizes());
 }
 
+Tensor index_fill_tensor(const Tensor& self, int64_t dim, const Tensor& index,
+                         const Tensor& value) {
+  dim = wrap_dim(dim, self.dim(), "index_fill");
+  shape::check_slice_index(index, "index_fill");
+  check_shape(value.dim() == 0, "index_fill", "the value has shape ", value.sizes(),
+              ": give a 0-dim tensor");
+  const Tensor filled = at_least_1d(self);
+  const Dims sizes = geometry::with_size(filled.sizes(), dim, index.numel());
+  const Tensor wrapped = indexing::from_front(index, filled.sizes()[dim]);
+  return mytorch::scatter(filled, dim, indexing::along(wrapped, dim, as_list(sizes)),
+                          value.to(self.dtype()).expand(as_list(sizes)))
+      .reshape(self.sizes());
+}
+
 // The shape to which self and mask broadcast, and the indices of the chosen elements of this shape.
 struct Masked {
   Dims sizes;
@@ -215,7 +229,9 @@ Tensor take_along_dim(const Tensor& self, const Tensor& indices, std::optional<i
   own = chosen = sizes;
   own[along] = self.sizes()[along];
   chosen[along] = indices.sizes()[along];
-  return mytorch::gather(self.expand(as_list(own)), along, indices.expand(as_list(chosen)));
+  // As in ATen, negative indices count from the end.
+  const Tensor wrapped = indexing::from_front(indices, self.sizes()[along]);
+  return mytorch::gather(self.expand(as_list(own)), along, wrapped.expand(as_list(chosen)));
 }
 
 Tensor one_hot(const Tensor& self, int64_t num_classes) {

@@ -162,6 +162,10 @@ namespace composite {
 
 Tensor scaled_sum(const Tensor& self, const Tensor& product, const Scalar& beta,
                   const Scalar& alpha) {
+  const auto fraction = [](const Scalar& number) { return number.is_float(); };
+  check_type(is_differentiable(self.dtype()) || is_differentiable(product.dtype()) ||
+                 (!fraction(beta) && !fraction(alpha)),
+             "addmm", "beta and alpha must be integers for ", self.dtype(), " tensors");
   Tensor scaled = alpha == Scalar(1) ? product : product * alpha;
   // If beta is 0, even a NaN in self is ignored, as in BLAS.
   if (beta == Scalar(0)) return scaled;
@@ -215,6 +219,9 @@ Tensor dot(const Tensor& self, const Tensor& tensor) {
   check_pair(self.dim() == 1 && tensor.dim() == 1, self, tensor, "dot",
              " are not both vectors: use matmul");
   check_inner(self.numel(), tensor.numel(), self, tensor, "dot");
+  // The parts of a complex row and column are no vectors, for which products of matrices have
+  // kernels.
+  if (self.is_complex()) return mytorch::sum(self * tensor);
   return mytorch::mm(self.unsqueeze(0), tensor.unsqueeze(1)).reshape(IntList());
 }
 

@@ -238,7 +238,7 @@ Tensor cov(const Tensor& self, int64_t correction, const Tensor& fweights, const
   const Tensor centered = x - average;
   const Tensor weighted = weights.defined() ? centered * weights : centered;
   const Tensor result = mytorch::mm(weighted, mytorch::conj(centered.transpose(0, 1))) / factor;
-  return self.dim() == 2 ? result : result.reshape({});
+  return result.numel() == 1 ? result.reshape({}) : result;  // one variable
 }
 
 Tensor corrcoef(const Tensor& self) {

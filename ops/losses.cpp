@@ -8,6 +8,7 @@
 
 #include "core/tensor/batched.h"
 #include "mytorch/generated/bodies.h"
+#include "mytorch/ops/abs.h"
 #include "mytorch/ops/amax.h"
 #include "mytorch/ops/amin.h"
 #include "mytorch/ops/cross_entropy.h"
@@ -15,6 +16,7 @@
 #include "mytorch/ops/cross_entropy_forward.h"
 #include "mytorch/ops/exp.h"
 #include "mytorch/ops/kl_div_terms.h"
+#include "mytorch/ops/l1_loss_terms.h"
 #include "mytorch/ops/log.h"
 #include "mytorch/ops/nll_loss_forward.h"
 #include "mytorch/ops/ones_like.h"
@@ -163,6 +165,13 @@ Tensor loss(const Tensor& self, const Tensor& target, const Tensor& terms, Str r
             const char* op) {
   if (self.sizes() != target.sizes()) warn_broadcast(self, target, terms, op);
   return reduced(terms, reduction, op);
+}
+
+Tensor l1_loss(const Tensor& self, const Tensor& target, Str reduction) {
+  const bool complex = self.is_complex() || target.is_complex();
+  return loss(self, target,
+              complex ? mytorch::abs(self - target) : mytorch::l1_loss_terms(self, target),
+              reduction, "l1_loss");
 }
 
 Tensor loss_of_probabilities(const Tensor& self, const Tensor& target, const Tensor& terms,

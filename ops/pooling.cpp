@@ -246,15 +246,21 @@ Tensor max_pool2d(const Tensor& self, IntList kernel_size, IntList stride, IntLi
                                                       ceil_mode));
 }
 
-Tensor max_pool1d(const Tensor& self, IntList kernel_size, IntList stride, IntList padding,
-                  IntList dilation, bool ceil_mode) {
+Tensors<2> max_pool1d_with_indices(const Tensor& self, IntList kernel_size, IntList stride,
+                                   IntList padding, IntList dilation, bool ceil_mode) {
   const char* op = "max_pool1d";
   const Window w = window(kernel_size, stride, padding, dilation, ceil_mode, 1, op);
   pooled_sizes(self.sizes(), w, 1, op);
-  return std::get<0>(mytorch::max_pool2d_with_indices(self.unsqueeze(-2), {1, w.kernel[0]},
-                                                      {1, w.stride[0]}, {0, w.padding[0]},
-                                                      {1, w.dilation[0]}, ceil_mode))
-      .squeeze(-2);
+  const auto [values, indices] =
+      mytorch::max_pool2d_with_indices(self.unsqueeze(-2), {1, w.kernel[0]}, {1, w.stride[0]},
+                                       {0, w.padding[0]}, {1, w.dilation[0]}, ceil_mode);
+  return {values.squeeze(-2), indices.squeeze(-2)};
+}
+
+Tensor max_pool1d(const Tensor& self, IntList kernel_size, IntList stride, IntList padding,
+                  IntList dilation, bool ceil_mode) {
+  return std::get<0>(
+      max_pool1d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode));
 }
 
 Tensor avg_pool1d(const Tensor& self, IntList kernel_size, IntList stride, IntList padding,
@@ -358,6 +364,10 @@ Tensors<2> adaptive_max_pool3d(const Tensor& self, IntList output_size) {
 
 Tensor max_unpool2d(const Tensor& self, const Tensor& indices, IntList output_size) {
   return unpooled(self, indices, output_size, 2, "max_unpool2d");
+}
+
+Tensor max_unpool1d(const Tensor& self, const Tensor& indices, IntList output_size) {
+  return unpooled(self, indices, output_size, 1, "max_unpool1d");
 }
 
 Tensor max_unpool3d(const Tensor& self, const Tensor& indices, IntList output_size,

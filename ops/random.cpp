@@ -132,6 +132,28 @@ Specs<2> native_dropout(const Tensor& input, double p, std::optional<bool>,
 
 namespace composite {
 
+Tensor normal_tensor_tensor(const Tensor& mean, const Tensor& std,
+                            std::optional<Generator> generator) {
+  check_type(mean.is_floating_point() && std.is_floating_point(), "normal", "mean is ",
+             mean.dtype(), " and std is ", std.dtype(), ": give floating types");
+  const Tensor sum = mean.detach() + std.detach();  // of the common shape and type
+  const Tensor drawn = mytorch::empty(sum.sizes(), sum.dtype(), sum.device());
+  drawn.normal_(0, 1, generator);
+  return drawn * std.detach() + mean.detach();
+}
+
+Tensor normal_tensor_float(const Tensor& mean, double std, std::optional<Generator> generator) {
+  check_drawable(mean, "normal");
+  const Tensor drawn = mytorch::empty(mean.sizes(), mean.dtype(), mean.device());
+  return drawn.normal_(0, std, generator) + mean.detach();
+}
+
+Tensor normal_float_tensor(double mean, const Tensor& std, std::optional<Generator> generator) {
+  check_drawable(std, "normal");
+  const Tensor drawn = mytorch::empty(std.sizes(), std.dtype(), std.device());
+  return drawn.normal_(0, 1, generator) * std.detach() + mean;
+}
+
 Tensor randint_like_low(const Tensor& self, int64_t low, int64_t high,
                         std::optional<ScalarType> dtype, std::optional<Device> device,
                         std::optional<Generator> generator) {
@@ -220,6 +242,10 @@ Tensor dropout(const Tensor& input, double p, bool train, std::optional<Generato
   check_probability(p, "dropout");
   if (!train || p == 0 || input.numel() == 0) return input;
   if (p == 1) return input * 0;  // NaN for NaN and infinities, as for every dropped element
+  if (input.is_complex()) {      // both parts are kept or dropped together
+    const Tensor ones = mytorch::ones_like(input.detach(), to_real(input.dtype()));
+    return input * std::get<0>(mytorch::native_dropout(ones, p, true, generator));
+  }
   return std::get<0>(mytorch::native_dropout(input, p, true, generator));
 }
 

@@ -116,7 +116,6 @@ Tensor triu_indices(int64_t row, int64_t col, int64_t offset, std::optional<Scal
 Tensor searchsorted_tensor(const Tensor& sorted_sequence, const Tensor& self, bool out_int32,
                            bool right, std::optional<std::string_view> side, const Tensor& sorter) {
   const char* op = "searchsorted";
-  check_value(!out_int32, op, "out_int32 is not supported: results are int64");
   check_value(!side || *side == "left" || *side == "right", op, "side is '", side.value_or(""),
               "': give 'left' or 'right'");
   check_value(!side || !right || *side == "right", op, "side is 'left', but right is true");
@@ -151,7 +150,7 @@ Tensor searchsorted_tensor(const Tensor& sorted_sequence, const Tensor& self, bo
     low = low + beyond.to(kInt64) * half;
     length -= half;
   }
-  return low;
+  return out_int32 ? low.to(kInt32) : low;
 }
 
 Tensor bucketize(const Tensor& self, const Tensor& boundaries, bool out_int32, bool right) {

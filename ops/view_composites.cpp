@@ -219,6 +219,7 @@ Tensor positive(const Tensor& self) {
 
 Tensor sum_to_size(const Tensor& self, IntList size) {
   const char* op = "sum_to_size";
+  if (size.empty()) return self.sum();
   const int64_t lead = self.dim() - static_cast<int64_t>(size.size());
   check_shape(lead >= 0, op, "size ", size, " has more dimensions than self of shape ",
               self.sizes());
@@ -252,6 +253,17 @@ std::vector<Tensor> tensor_split_sections(const Tensor& self, int64_t sections, 
 std::vector<Tensor> tensor_split_indices(const Tensor& self, IntList indices, int64_t dim) {
   return cut(self, indices, dim, "tensor_split");
 }
+std::vector<Tensor> tensor_split_tensor(const Tensor& self, const Tensor& positions, int64_t dim) {
+  const char* op = "tensor_split";
+  check_type(positions.dtype() == kInt64, op, "the number of sections or the indices are ",
+             positions.dtype(), ": give int64");
+  check_shape(positions.dim() <= 1, op, "the indices have shape ", positions.sizes(),
+              ": give a vector, or one number of sections");
+  if (positions.dim() == 0) return cut_sections(self, positions.item<int64_t>(), dim, op);
+  const Tensor host = positions.to(kCPU).contiguous();
+  return cut(self, IntList(host.const_data<int64_t>(), static_cast<size_t>(host.numel())), dim, op);
+}
+
 std::vector<Tensor> hsplit_sections(const Tensor& self, int64_t sections) {
   return cut_evenly(self, sections, horizontal(self), "hsplit");
 }
@@ -282,6 +294,30 @@ Tensor atleast_3d(const Tensor& self) {
   if (self.dim() == 0) return self.reshape({1, 1, 1});
   if (self.dim() == 1) return self.unsqueeze(0).unsqueeze(-1);
   return self.dim() == 2 ? self.unsqueeze(-1) : self;
+}
+
+std::vector<Tensor> atleast_1d_each(TensorList tensors) {
+  std::vector<Tensor> result;
+  for (const Tensor& tensor : tensors) result.push_back(atleast_1d(tensor));
+  return result;
+}
+
+std::vector<Tensor> atleast_2d_each(TensorList tensors) {
+  std::vector<Tensor> result;
+  for (const Tensor& tensor : tensors) result.push_back(atleast_2d(tensor));
+  return result;
+}
+
+std::vector<Tensor> atleast_3d_each(TensorList tensors) {
+  std::vector<Tensor> result;
+  for (const Tensor& tensor : tensors) result.push_back(atleast_3d(tensor));
+  return result;
+}
+
+Tensor narrow_tensor(const Tensor& self, int64_t dim, const Tensor& start, int64_t length) {
+  check_type(is_integral(start.dtype()) && start.dtype() != kBool && start.dim() == 0, "narrow",
+             "start is ", start.dtype(), " of shape ", start.sizes(), ": give a 0-dim integer");
+  return self.narrow(dim, start.to(kInt64).item<int64_t>(), length);
 }
 
 std::vector<Tensor> broadcast_tensors(TensorList tensors) {

@@ -11,6 +11,7 @@ using Run = std::function<int()>;
 
 Run add_info(CLI::App& app);
 Run add_ops(CLI::App& app);
+Run add_call(CLI::App& app);
 Run add_check(CLI::App& app);
 Run add_fuzz(CLI::App& app);
 Run add_new_backend(CLI::App& app);

@@ -22,6 +22,8 @@ int main(int argc, char** argv) {
   add("info", "Print the version, devices, backends and settings", mytorch::tools::add_info);
   add("ops", "List the kernels of every backend, or describe one operator",
       mytorch::tools::add_ops);
+  add("call", "Call operators by name, with arguments and results as JSON",
+      mytorch::tools::add_call);
   add("check", "Test a backend: its contract, and its operators against the reference",
       mytorch::tools::add_check);
   add("fuzz", "Call operators with hostile arguments, which must end in results or errors",
@@ -41,7 +43,8 @@ int main(int argc, char** argv) {
     if (!known) {
       throw CLI::ValidationError(
           "unknown command '" + std::string(argv[1]) +
-          "'; the commands are info, ops, check, fuzz, new-backend, bench, tune and explain");
+          "'; the commands are info, ops, call, check, fuzz, new-backend, bench, tune and "
+          "explain");
     }
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -267,6 +267,7 @@ std::vector<Value> Call::loop() {
         }
         results.emplace_back(std::move(found));
       } else {
+        if (bodies_ > 0) throw NeedsLoop();  // the operator as a whole gives tensors
         fail(ErrorCode::kUnsupported, "[", op.base, "] gives a ", rows[0][r].type_name(),
              " for each example of a batch, but vmap computes with tensors: use operators whose "
              "result is a tensor, such as eq(a, b).all()");

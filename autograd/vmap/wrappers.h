@@ -89,7 +89,15 @@ struct Unbox<std::tuple<T...>> {
  private:
   template <size_t... i>
   static std::tuple<T...> get(std::vector<Value>& results, std::index_sequence<i...>) {
-    return std::tuple<T...>{unbox::As<const T&>::get(results[i])...};
+    return std::tuple<T...>{element<T>(results[i])...};
+  }
+  template <class R>
+  static R element(const Value& result) {
+    if constexpr (std::is_same_v<R, std::vector<Tensor>>) {
+      return result.tensors();
+    } else {
+      return unbox::As<const R&>::get(result);
+    }
   }
 };
 

@@ -79,6 +79,10 @@ bool convert(const ArgInfo& arg, Value& value) {
       }
       return std::holds_alternative<std::vector<int64_t>>(v);
     case ArgType::kFloatList:
+      if (scalar != nullptr && !scalar->is_complex()) {
+        value = Value(std::vector<double>{scalar->to_double()});
+        return true;
+      }
       if (const auto* ints = std::get_if<std::vector<int64_t>>(&v)) {
         value = Value(std::vector<double>(ints->begin(), ints->end()));
         return true;

@@ -3,6 +3,7 @@
 #include "mytorch/ops/clamp.h"
 #include "mytorch/ops/cosine_embedding_loss.h"
 #include "mytorch/ops/cosine_similarity.h"
+#include "mytorch/ops/ctc_loss.h"
 #include "mytorch/ops/gaussian_nll_loss.h"
 #include "mytorch/ops/hinge_embedding_loss.h"
 #include "mytorch/ops/margin_ranking_loss.h"
@@ -99,6 +100,19 @@ Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& pos
     default:
       return terms;
   }
+}
+
+Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                const Tensor& target_lengths, const CTCArgs& options) {
+  return mytorch::ctc_loss(log_probs, targets, input_lengths, target_lengths, options.blank,
+                           name_of(options.reduction), options.zero_infinity);
+}
+
+Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets,
+                const std::vector<int64_t>& input_lengths,
+                const std::vector<int64_t>& target_lengths, const CTCArgs& options) {
+  return mytorch::ctc_loss(log_probs, targets, IntList(input_lengths), IntList(target_lengths),
+                           options.blank, name_of(options.reduction), options.zero_infinity);
 }
 
 Tensor multilabel_soft_margin_loss(const Tensor& input, const Tensor& target,

@@ -213,6 +213,8 @@ constexpr const char* kBagModes[] = {"sum", "mean", "max"};
 
 }  // namespace
 
+const char* name_of(EmbeddingBagMode mode) { return kBagModes[static_cast<size_t>(mode)]; }
+
 EmbeddingBagMode from_name(Str name, EmbeddingBagMode /*type*/) {
   return static_cast<EmbeddingBagMode>(index_of_name("EmbeddingBag", name, kBagModes));
 }

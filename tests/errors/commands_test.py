@@ -106,6 +106,40 @@ class ToolsTest(ProgramTest):
     def bench(self, args, says):
         self.refused("mytorch", "bench", *args, says=says)
 
+    def call(self, *lines):
+        """Returns the answers of `mytorch call` to lines of text."""
+        done = self.run_program("mytorch", "call", text="\n".join(lines) + "\n")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def test_call_answers_each_line(self):
+        x = {"dtype": "float32", "shape": [2, 2], "strides": [1, 2], "values": [1, "nan", "-inf", 4]}
+        z = {"dtype": "complex64", "shape": [1], "values": [1, 2]}
+        added, product, pieces, total = self.call(
+            json.dumps({"op": "add", "args": [x, 2], "named": {"alpha": 0.5}}),
+            json.dumps({"op": "mul", "args": [z, {"complex": [0, 1]}]}),
+            json.dumps({"op": "split", "args": [x, 1]}),
+            json.dumps({"op": "sum", "args": [x], "named": {"dim": [0], "dtype": {"type": "float64"}}}),
+        )
+        self.assertEqual(added["results"][0]["values"], [2.0, "-inf", "nan", 5.0])
+        self.assertEqual(product["results"][0]["values"], [-2.0, 1.0])
+        self.assertEqual([t["shape"] for t in pieces["results"][0]["tensors"]], [[1, 2], [1, 2]])
+        self.assertEqual((total["results"][0]["dtype"], total["results"][0]["shape"]), ("float64", [2]))
+
+    def test_call_goes_on_after_errors(self):
+        refused = [
+            ("no JSON", "no JSON object"),
+            (json.dumps({"args": []}), "not valid"),
+            (json.dumps({"op": "no_such_operator"}), "no operator"),
+            (json.dumps({"op": "add", "args": [1, {"nonsense": 1}]}), "not valid"),
+            (json.dumps({"op": "add", "args": [{"dtype": "float33", "shape": [], "values": [1]}, 1]}), "float33"),
+            (json.dumps({"op": "neg", "args": [{"dtype": "float32", "shape": [3], "values": [1]}]}), "(3,)"),
+        ]
+        answers = self.call(*(line for line, _ in refused), json.dumps({"op": "ones", "args": [[1]]}))
+        for (line, says), answer in zip(refused, answers):
+            self.assertIn(says, answer["error"], line)
+        self.assertEqual(answers[-1]["results"][0]["values"], [1.0])
+
     def test_ops_states_the_autocast_policy(self):
         for op, policy in (("matmul", "lower"), ("exp", "float32"), ("cat", "widest"), ("neg", "none")):
             done = self.run_program("mytorch", "ops", op)

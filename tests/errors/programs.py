@@ -85,8 +85,9 @@ class ProgramTest(unittest.TestCase):
         env: dict | None = None,
         file_size: int | None = None,
         stdout: object = subprocess.PIPE,
+        text: str | None = None,
     ) -> subprocess.CompletedProcess:
-        """Runs a program, which cannot write files larger than `file_size`."""
+        """Runs a program, which reads `text` and cannot write files larger than `file_size`."""
 
         def limit():
             if file_size is not None:
@@ -95,6 +96,7 @@ class ProgramTest(unittest.TestCase):
 
         return subprocess.run(
             [str(BIN / program), *map(str, args)],
+            input=text,
             stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,

@@ -289,8 +289,11 @@ void check_gradients(const Case& c) {
 TEST(VmapOfRecords, HasTheGradientsOfALoop) {
   for (const OpRecord& op : load_catalog(share_folder())) {
     if (excluded(op) || !op.differentiable() || op.writes()) continue;
-    // They check the values of q, lengths or batch sizes, and run once for each example.
+    // They read the values of q, lengths, positions or batch sizes, and run once for each example.
     if (op.name == "quantile" || op.name == "nanquantile" || op.name == "segment_reduce") continue;
+    if (op.name == "narrow.Tensor" || op.name == "tensor_split.tensor_indices_or_sections")
+      continue;
+    if (op.name.starts_with("ctc_loss.") || op.name == "embedding_bag") continue;
     if (op.name.ends_with(".data")) continue;
     for (const Case& c : cases_of(op)) {
       if (!c.error().empty() || c.may_fail() || c.special() || c.dtype != kFloat32) continue;

@@ -140,6 +140,7 @@ class Embedding final : public Layer<Embedding> {
 
 enum class EmbeddingBagMode { kSum, kMean, kMax };
 EmbeddingBagMode from_name(Str name, EmbeddingBagMode);  // NOLINT: named by its type
+const char* name_of(EmbeddingBagMode mode);
 
 struct EmbeddingBagArgs {
   OneOf<EmbeddingBagMode> mode = EmbeddingBagMode::kMean;  // or "sum", "mean", "max"

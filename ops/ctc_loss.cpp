@@ -4,8 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/types/errors.h"
-#include "mytorch/nn/functional.h"
+#include "mytorch/generated/bodies.h"
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/cat.h"
 #include "mytorch/ops/clamp_min.h"
@@ -21,20 +20,28 @@
 #include "mytorch/ops/to.h"
 #include "mytorch/ops/where.h"
 #include "mytorch/ops/zeros_like.h"
-#include "nn/functional/named.h"
+#include "mytorch/tensor_values.h"
+#include "ops/check.h"
+#include "ops/composites.h"
 
-namespace mytorch::nn::functional {
+namespace mytorch::composite {
 namespace {
 
-constexpr const char* kOp = "ctc_loss";
+constexpr const char* kCtcLoss = "ctc_loss";
 // The logarithm of an impossible path's probability: finite, so that sums and gradients are, too.
 constexpr double kNever = -1e30;
 
 using Numbers = std::vector<int64_t>;
 
+struct Options {
+  int64_t blank;
+  Str reduction;
+  bool zero_infinity;
+};
+
 Numbers numbers(const char* name, const Tensor& tensor) {
   if (is_floating_point(tensor.dtype()) || tensor.dtype() == kBool) {
-    fail(ErrorCode::kType, "[", kOp, "] ", name, " is ", dtype_name(tensor.dtype()),
+    fail(ErrorCode::kType, "[", kCtcLoss, "] ", name, " is ", dtype_name(tensor.dtype()),
          ": give integers");
   }
   const Tensor host = tensor.detach().to(kCPU, kInt64).contiguous();
@@ -43,7 +50,7 @@ Numbers numbers(const char* name, const Tensor& tensor) {
 }
 
 Tensor on_device(const Numbers& numbers, IntList sizes, Device device) {
-  return tensor(numbers, kInt64).view(sizes).to(device);
+  return mytorch::tensor(numbers, kInt64).view(sizes).to(device);
 }
 
 Tensor mask(const Numbers& numbers, IntList sizes, Device device) {
@@ -52,12 +59,12 @@ Tensor mask(const Numbers& numbers, IntList sizes, Device device) {
 
 void check_lengths(const char* name, const Numbers& lengths, int64_t batch, int64_t longest) {
   if (static_cast<int64_t>(lengths.size()) != batch) {
-    fail(ErrorCode::kShape, "[", kOp, "] ", name, " has ", lengths.size(),
+    fail(ErrorCode::kShape, "[", kCtcLoss, "] ", name, " has ", lengths.size(),
          " elements: give one for each of the ", batch, " sequences of log_probs");
   }
   for (const int64_t length : lengths) {
     if (length >= 0 && length <= longest) continue;
-    fail(ErrorCode::kValue, "[", kOp, "] ", name, " has ", length, ": give 0 to ", longest);
+    fail(ErrorCode::kValue, "[", kCtcLoss, "] ", name, " has ", length, ": give 0 to ", longest);
   }
 }
 
@@ -65,12 +72,12 @@ void check_lengths(const char* name, const Numbers& lengths, int64_t batch, int6
 Tensor shifted(const Tensor& alpha, int64_t count) {
   const int64_t batch = alpha.size(0), states = alpha.size(1);
   const Tensor never =
-      full({batch, std::min(count, states)}, kNever, alpha.dtype(), alpha.device());
-  return states <= count ? never : cat({never, alpha.narrow(1, 0, states - count)}, 1);
+      mytorch::full({batch, std::min(count, states)}, kNever, alpha.dtype(), alpha.device());
+  return states <= count ? never : mytorch::cat({never, alpha.narrow(1, 0, states - count)}, 1);
 }
 
 Tensor losses(const Tensor& log_probs, const Numbers& labels, const Numbers& begins,
-              const Numbers& input_lengths, const Numbers& target_lengths, const CTCArgs& options) {
+              const Numbers& input_lengths, const Numbers& target_lengths, const Options& options) {
   const int64_t steps = log_probs.size(0), batch = log_probs.size(1);
   const Device device = log_probs.device();
   const int64_t longest =
@@ -98,58 +105,54 @@ Tensor losses(const Tensor& log_probs, const Numbers& labels, const Numbers& beg
   }
   const Tensor skip = mask(may_skip, {batch, states}, device);
   const Tensor index = on_device(classes, {1, batch, states}, device);
-  const Tensor emitted =
-      clamp_min(gather(log_probs, 2, index.expand({steps, batch, states})), kNever);
-  Tensor alpha = where(mask(may_start, {batch, states}, device), emitted[0], kNever);
+  const Tensor emitted = mytorch::clamp_min(
+      mytorch::gather(log_probs, 2, index.expand({steps, batch, states})), kNever);
+  Tensor alpha = mytorch::where(mask(may_start, {batch, states}, device), emitted[0], kNever);
   for (int64_t t = 1; t < steps; ++t) {
-    const Tensor skipped = where(skip, shifted(alpha, 2), kNever);
-    const Tensor next = add(logsumexp(stack({alpha, shifted(alpha, 1), skipped}), 0), emitted[t]);
+    const Tensor skipped = mytorch::where(skip, shifted(alpha, 2), kNever);
+    const Tensor next = mytorch::add(
+        mytorch::logsumexp(mytorch::stack({alpha, shifted(alpha, 1), skipped}), 0), emitted[t]);
     Numbers active;
     for (const int64_t length : input_lengths) active.push_back(t < length);
     const bool all = std::find(active.begin(), active.end(), 0) == active.end();
-    alpha = all ? next : where(mask(active, {batch, 1}, device), next, alpha);
+    alpha = all ? next : mytorch::where(mask(active, {batch, 1}, device), next, alpha);
   }
   // A path ends in the last blank or in the last label.
   const Tensor in_blank = on_device(last, {batch, 1}, device);
-  const Tensor in_label = clamp_min(add(in_blank, -1), 0);
-  const Tensor ends = cat({gather(alpha, 1, in_blank), where(mask(has_label, {batch, 1}, device),
-                                                             gather(alpha, 1, in_label), kNever)},
-                          1);
-  Tensor loss = neg(logsumexp(ends, 1));
-  loss = where(mask(trivial, {batch}, device), 0.0, loss);
-  const Tensor infinite =
-      gt(where(mask(impossible, {batch}, device), -kNever, loss.detach()), -kNever / 2);
-  return where(infinite, options.zero_infinity ? 0 : std::numeric_limits<double>::infinity(), loss);
+  const Tensor in_label = mytorch::clamp_min(mytorch::add(in_blank, -1), 0);
+  const Tensor ends = mytorch::cat({mytorch::gather(alpha, 1, in_blank),
+                                    mytorch::where(mask(has_label, {batch, 1}, device),
+                                                   mytorch::gather(alpha, 1, in_label), kNever)},
+                                   1);
+  Tensor loss = mytorch::neg(mytorch::logsumexp(ends, 1));
+  loss = mytorch::where(mask(trivial, {batch}, device), 0.0, loss);
+  const Tensor infinite = mytorch::gt(
+      mytorch::where(mask(impossible, {batch}, device), -kNever, loss.detach()), -kNever / 2);
+  return mytorch::where(infinite,
+                        options.zero_infinity ? 0 : std::numeric_limits<double>::infinity(), loss);
 }
 
-}  // namespace
-
-Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
-                const Tensor& target_lengths, const CTCArgs& options) {
-  return ctc_loss(log_probs, targets, numbers("input_lengths", input_lengths),
-                  numbers("target_lengths", target_lengths), options);
-}
-
-Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Numbers& input_lengths,
-                const Numbers& target_lengths, const CTCArgs& options) {
+Tensor loss_of(const Tensor& log_probs, const Tensor& targets, const Numbers& input_lengths,
+               const Numbers& target_lengths, const Options& options) {
   if (!log_probs.is_floating_point()) {
-    fail(ErrorCode::kType, "[", kOp, "] log_probs is ", dtype_name(log_probs.dtype()),
+    fail(ErrorCode::kType, "[", kCtcLoss, "] log_probs is ", dtype_name(log_probs.dtype()),
          ": give floats");
   }
   const bool batched = log_probs.dim() == 3;
   if ((!batched && log_probs.dim() != 2) || log_probs.size(0) == 0) {
-    fail(ErrorCode::kShape, "[", kOp, "] log_probs has shape ", shape_str(log_probs.sizes()),
+    fail(ErrorCode::kShape, "[", kCtcLoss, "] log_probs has shape ", shape_str(log_probs.sizes()),
          ": give (T, N, C) or (T, C) of at least one step");
   }
   const Tensor probs = batched ? log_probs : log_probs.unsqueeze(1);
   const int64_t batch = probs.size(1), classes = probs.size(2);
   if (options.blank < 0 || options.blank >= classes) {
-    fail(ErrorCode::kValue, "[", kOp, "] blank is ", options.blank, ": give 0 to ", classes - 1);
+    fail(ErrorCode::kValue, "[", kCtcLoss, "] blank is ", options.blank, ": give 0 to ",
+         classes - 1);
   }
   check_lengths("input_lengths", input_lengths, batch, probs.size(0));
   const bool padded = targets.dim() == 2 && batched;
   if ((!padded && targets.dim() != 1) || (padded && targets.size(0) != batch)) {
-    fail(ErrorCode::kShape, "[", kOp, "] targets has shape ", shape_str(targets.sizes()),
+    fail(ErrorCode::kShape, "[", kCtcLoss, "] targets has shape ", shape_str(targets.sizes()),
          ": give (", batch, ", S), or all targets in succession");
   }
   const int64_t available = padded ? targets.size(1) : targets.size(0);
@@ -162,28 +165,40 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Numbers& i
     for (int64_t i = 0; i < length && end + i < static_cast<int64_t>(labels.size()); ++i) {
       const int64_t label = labels[static_cast<size_t>(end + i)];
       if (label >= 0 && label < classes) continue;
-      fail(ErrorCode::kValue, "[", kOp, "] targets has label ", label, ": give 0 to ", classes - 1);
+      fail(ErrorCode::kValue, "[", kCtcLoss, "] targets has label ", label, ": give 0 to ",
+           classes - 1);
     }
     end += padded ? available : length;
   }
   if (!padded && batched && end != available) {
-    fail(ErrorCode::kShape, "[", kOp, "] targets has ", available,
+    fail(ErrorCode::kShape, "[", kCtcLoss, "] targets has ", available,
          " labels, but target_lengths add up to ", end);
   }
-  return named(kOp, [&] {
-    const bool low = probs.dtype() == kBFloat16 || probs.dtype() == kFloat16;
-    Tensor loss = losses(low ? probs.to(kFloat32) : probs, labels, begins, input_lengths,
-                         target_lengths, options);
-    if (options.reduction == Reduction::kMean) {
-      const Tensor lengths = on_device(target_lengths, {batch}, loss.device());
-      loss = mean(div(loss, clamp_min(lengths, 1).to(loss.dtype())));
-    } else if (options.reduction == Reduction::kSum) {
-      loss = sum(loss);
-    } else if (!batched) {
-      loss = loss[0];
-    }
-    return low ? loss.to(probs.dtype()) : loss;
-  });
+  const bool low = probs.dtype() == kBFloat16 || probs.dtype() == kFloat16;
+  Tensor loss = losses(low ? probs.to(kFloat32) : probs, labels, begins, input_lengths,
+                       target_lengths, options);
+  if (options.reduction == "mean") {
+    const Tensor lengths = on_device(target_lengths, {batch}, loss.device());
+    loss = loss / mytorch::clamp_min(lengths, 1).to(loss.dtype());
+  }
+  loss = !batched && options.reduction == "none" ? loss[0]
+                                                 : reduced(loss, options.reduction, kCtcLoss);
+  return low ? loss.to(probs.dtype()) : loss;
 }
 
-}  // namespace mytorch::nn::functional
+}  // namespace
+
+Tensor ctc_loss_tensors(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                        const Tensor& target_lengths, int64_t blank, Str reduction,
+                        bool zero_infinity) {
+  return loss_of(log_probs, targets, numbers("input_lengths", input_lengths),
+                 numbers("target_lengths", target_lengths), {blank, reduction, zero_infinity});
+}
+
+Tensor ctc_loss_lists(const Tensor& log_probs, const Tensor& targets, IntList input_lengths,
+                      IntList target_lengths, int64_t blank, Str reduction, bool zero_infinity) {
+  return loss_of(log_probs, targets, input_lengths.vec(), target_lengths.vec(),
+                 {blank, reduction, zero_infinity});
+}
+
+}  // namespace mytorch::composite

@@ -1,12 +1,13 @@
 // Sums, means and maxima of the rows of a table.
 #include <vector>
 
-#include "mytorch/nn/functional.h"
+#include "mytorch/generated/bodies.h"
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/amax.h"
 #include "mytorch/ops/arange.h"
 #include "mytorch/ops/clamp_min.h"
 #include "mytorch/ops/div.h"
+#include "mytorch/ops/embedding.h"
 #include "mytorch/ops/index_add.h"
 #include "mytorch/ops/mul.h"
 #include "mytorch/ops/ne.h"
@@ -14,10 +15,10 @@
 #include "mytorch/ops/stack.h"
 #include "mytorch/ops/sub.h"
 #include "mytorch/ops/zeros.h"
-#include "nn/functional/named.h"
-#include "nn/functional/options.h"
+#include "mytorch/tensor_values.h"
+#include "ops/check.h"
 
-namespace mytorch::nn::functional {
+namespace mytorch::composite {
 namespace {
 
 constexpr const char* kBag = "embedding_bag";
@@ -37,10 +38,11 @@ Tensor largest(const Bags& bags, int64_t padding_idx) {
     if (padding_idx >= 0) {
       rows = rows.index_select(0, bags.counted.narrow(0, start, length).nonzero().squeeze(1));
     }
-    results.push_back(rows.size(0) == 0 ? zeros({rows.size(1)}, rows.dtype(), rows.device())
-                                        : std::get<0>(rows.max(0)));
+    results.push_back(rows.size(0) == 0
+                          ? mytorch::zeros({rows.size(1)}, rows.dtype(), rows.device())
+                          : std::get<0>(rows.max(0)));
   }
-  return stack(results);
+  return mytorch::stack(results);
 }
 
 // Returns the first index of each bag, and the number of indices.
@@ -65,64 +67,56 @@ std::vector<int64_t> starts_of(const Tensor& indices, const Tensor& offsets, boo
 
 }  // namespace
 
-Tensor embedding(const Tensor& input, const Tensor& weight, const EmbeddingArgs& options) {
-  if (input.is_floating_point()) {
-    fail(ErrorCode::kType, "[embedding] the indices have type ", dtype_name(input.dtype()),
-         ": give embedding(indices, weight) integers and then the table");
-  }
-  return mytorch::embedding(weight, input, options.padding_idx, options.scale_grad_by_freq);
-}
-
-Tensor embedding_bag(const Tensor& indices, const Tensor& weight,
-                     const EmbeddingBagFuncArgs& options) {
-  const EmbeddingBagMode mode = options.mode;
+Tensor embedding_bag(const Tensor& weight, const Tensor& indices, const Tensor& offsets,
+                     bool scale_grad_by_freq, Str mode, const Tensor& scales,
+                     bool include_last_offset, int64_t padding_idx) {
+  check_value(mode == "sum" || mode == "mean" || mode == "max", kBag, "mode is '",
+              std::string(mode), "': give 'sum', 'mean' or 'max'");
+  check_shape(weight.dim() == 2, kBag, "weight has shape ", weight.sizes(), ": give (rows, width)");
   const bool flat = indices.dim() == 1;
   if (indices.dim() != 1 && indices.dim() != 2) {
     fail(ErrorCode::kShape, "[", kBag, "] indices have shape ", shape_str(indices.sizes()),
          ": give (bags, n), or (n) with offsets");
   }
-  if (flat != options.offsets.defined()) {
+  if (flat != offsets.defined()) {
     fail(ErrorCode::kValue, "[", kBag,
          flat ? "] indices of one dimension need offsets" : "] indices (bags, n) need no offsets");
   }
-  if (flat && options.offsets.dim() != 1) {
-    fail(ErrorCode::kShape, "[", kBag, "] offsets have shape ", shape_str(options.offsets.sizes()),
+  if (flat && offsets.dim() != 1) {
+    fail(ErrorCode::kShape, "[", kBag, "] offsets have shape ", shape_str(offsets.sizes()),
          ": give one number for each bag");
   }
-  const Tensor& scales = options.per_sample_weights;
-  if (scales.defined() && mode != EmbeddingBagMode::kSum) {
+  if (scales.defined() && mode != "sum") {
     fail(ErrorCode::kValue, "[", kBag, "] per_sample_weights need the mode \"sum\"");
   }
   if (scales.defined() && !(scales.sizes() == indices.sizes())) {
     fail(ErrorCode::kShape, "[", kBag, "] per_sample_weights have shape ",
          shape_str(scales.sizes()), ", but indices have shape ", shape_str(indices.sizes()));
   }
-  return named(kBag, [&] {
-    Bags bags;
-    if (flat) {
-      bags.starts = starts_of(indices, options.offsets, options.include_last_offset);
-    } else {
-      for (int64_t i = 0; i <= indices.size(0); ++i) bags.starts.push_back(i * indices.size(1));
-    }
-    const Tensor all = indices.flatten();
-    bags.rows = mytorch::embedding(weight, all, options.padding_idx, options.scale_grad_by_freq);
-    bags.counted = ne(all, options.padding_idx).to(weight.dtype());
-    const int64_t n = static_cast<int64_t>(bags.starts.size()) - 1;
-    if (n == 0) return zeros({0, weight.size(1)}, weight.dtype(), weight.device());
-    if (mode == EmbeddingBagMode::kMax) return largest(bags, options.padding_idx);
-    std::vector<int64_t> bag;
-    for (int64_t i = 0; i < n; ++i) bag.resize(static_cast<size_t>(bags.starts[i + 1]), i);
-    const Tensor owner = tensor(bag).to(indices.device());
-    Tensor factors = bags.counted;
-    if (scales.defined()) factors = mul(factors, scales.flatten());
-    const Tensor rows = mul(bags.rows, factors.unsqueeze(1));
-    Tensor sums =
-        index_add(zeros({n, weight.size(1)}, weight.dtype(), weight.device()), 0, owner, rows);
-    if (mode == EmbeddingBagMode::kSum) return sums;
-    const Tensor counts =
-        index_add(zeros({n}, weight.dtype(), weight.device()), 0, owner, bags.counted);
-    return div(sums, clamp_min(counts, 1).unsqueeze(1));
-  });
+  Bags bags;
+  if (flat) {
+    bags.starts = starts_of(indices, offsets, include_last_offset);
+  } else {
+    for (int64_t i = 0; i <= indices.size(0); ++i) bags.starts.push_back(i * indices.size(1));
+  }
+  const Tensor all = indices.flatten();
+  bags.rows = mytorch::embedding(weight, all, padding_idx, scale_grad_by_freq);
+  bags.counted = mytorch::ne(all, padding_idx).to(weight.dtype());
+  const int64_t n = static_cast<int64_t>(bags.starts.size()) - 1;
+  if (n == 0) return mytorch::zeros({0, weight.size(1)}, weight.dtype(), weight.device());
+  if (mode == "max") return largest(bags, padding_idx);
+  std::vector<int64_t> bag;
+  for (int64_t i = 0; i < n; ++i) bag.resize(static_cast<size_t>(bags.starts[i + 1]), i);
+  const Tensor owner = mytorch::tensor(bag).to(indices.device());
+  Tensor factors = bags.counted;
+  if (scales.defined()) factors = mytorch::mul(factors, scales.flatten());
+  const Tensor rows = mytorch::mul(bags.rows, factors.unsqueeze(1));
+  Tensor sums = mytorch::index_add(
+      mytorch::zeros({n, weight.size(1)}, weight.dtype(), weight.device()), 0, owner, rows);
+  if (mode == "sum") return sums;
+  const Tensor counts = mytorch::index_add(mytorch::zeros({n}, weight.dtype(), weight.device()), 0,
+                                           owner, bags.counted);
+  return mytorch::div(sums, mytorch::clamp_min(counts, 1).unsqueeze(1));
 }
 
-}  // namespace mytorch::nn::functional
+}  // namespace mytorch::composite
