@@ -298,8 +298,13 @@ std::vector<bool> skipped_slices(const Arguments& arguments, const std::vector<V
                                  const std::vector<Value>& expected, std::string* problem) {
   std::vector<Tensor> operands, got, want;
   const auto collect = [](const Value& value, std::vector<Tensor>* to) {
-    const auto* tensor = std::get_if<Tensor>(&value.variant());
-    if (tensor != nullptr && tensor->defined() && tensor->numel() > 0) to->push_back(*tensor);
+    const auto add = [&](const Tensor& tensor) {
+      if (tensor.defined() && tensor.numel() > 0) to->push_back(tensor);
+    };
+    if (const auto* tensor = std::get_if<Tensor>(&value.variant())) add(*tensor);
+    if (const auto* list = std::get_if<std::vector<Tensor>>(&value.variant())) {
+      std::for_each(list->begin(), list->end(), add);
+    }
   };
   for (const auto& [name, value] : arguments.values) collect(value, &operands);
   for (const Value& value : found) collect(value, &got);
@@ -317,11 +322,13 @@ std::vector<bool> skipped_slices(const Arguments& arguments, const std::vector<V
   const auto non_finite = [&](const std::vector<Tensor>& tensors) {
     std::vector<bool> slices(static_cast<size_t>(batch), false);
     for (const Tensor& t : tensors) {
-      if (!is_floating_point(t.dtype())) continue;
+      if (!is_differentiable(t.dtype())) continue;
       const std::vector<Element> elements = elements_of(t);
       const size_t slice = elements.size() / slices.size();
       for (size_t i = 0; i < elements.size(); ++i) {
-        if (!std::isfinite(elements[i].d)) slices[i / slice] = true;
+        if (!std::isfinite(elements[i].d) || !std::isfinite(elements[i].im)) {
+          slices[i / slice] = true;
+        }
       }
     }
     return slices;

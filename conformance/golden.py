@@ -38,9 +38,9 @@ def as_matrices(kind: str, found: list[float], m: int, n: int) -> list[float]:
             for j in range(n):
                 here = at + i * n + j
                 if kind == "positive":
-                    found[here] = sum(x[i * n + l] * x[j * n + l] for l in range(n)) + (i == j)
+                    found[here] = sum(x[i * n + l] * x[j * n + l].conjugate() for l in range(n)) + (i == j)
                 elif kind == "symmetric":
-                    found[here] = (x[i * n + j] + x[j * n + i]) / 2 + (3 * i if i == j else 0)
+                    found[here] = (x[i * n + j] + x[j * n + i].conjugate()) / 2 + (3 * i if i == j else 0)
                 elif kind == "well_conditioned":
                     found[here] = x[i * n + j] + (2 * k + 2 * i if i + j == k - 1 else 0)
                 elif kind == "dominant":
@@ -55,8 +55,10 @@ def elements(spec: dict, dtype: str, tensor: int) -> list:
     if spec.get("layout") == "broadcast" and shape and shape[0] > 0:
         shape = [1] + shape[1:]
     if dtype in COMPLEX and "values" not in spec:  # both parts by the same rule
-        parts = elements({**spec, "shape": [*shape, 2], "layout": ""}, COMPLEX[dtype], tensor)
-        return [complex(*pair) for pair in zip(parts[::2], parts[1::2])]
+        plain = {key: value for key, value in spec.items() if key not in ("matrix", "layout")}
+        parts = elements({**plain, "shape": [*shape, 2]}, COMPLEX[dtype], tensor)
+        found = [complex(*pair) for pair in zip(parts[::2], parts[1::2])]
+        return as_matrices(spec["matrix"], found, *shape[-2:]) if "matrix" in spec else found
     count = math.prod(shape)
     if "values" in spec:
         given = flat(spec["values"])

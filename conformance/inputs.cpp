@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -163,20 +164,22 @@ void make_matrices(const std::string& kind, const std::vector<int64_t>& shape,
   const int64_t m = shape.at(shape.size() - 2), n = shape.back(), k = std::min(m, n);
   const auto count = static_cast<int64_t>(elements->size());
   for (int64_t at = 0; at < count; at += m * n) {
-    std::vector<double> x;
+    std::vector<std::complex<double>> x;
     for (int64_t i = 0; i < m * n; ++i) {
-      x.push_back((*elements)[static_cast<size_t>(at + i)].as_double());
+      const Element& element = (*elements)[static_cast<size_t>(at + i)];
+      x.emplace_back(element.as_double(), element.im);
     }
     const auto of = [&](int64_t i, int64_t j) { return x[static_cast<size_t>(i * n + j)]; };
     for (int64_t i = 0; i < m; ++i) {
       for (int64_t j = 0; j < n; ++j) {
-        double value = of(i, j);
+        std::complex<double> value = of(i, j);
         if (kind == "positive") {
           value = 0;
-          for (int64_t l = 0; l < n; ++l) value += of(i, l) * of(j, l);
+          for (int64_t l = 0; l < n; ++l) value += of(i, l) * std::conj(of(j, l));
           value += i == j ? 1 : 0;
         } else if (kind == "symmetric") {
-          value = (of(i, j) + of(j, i)) / 2 + (i == j ? 3 * static_cast<double>(i) : 0);
+          value =
+              (of(i, j) + std::conj(of(j, i))) / 2.0 + (i == j ? 3 * static_cast<double>(i) : 0);
         } else if (kind == "well_conditioned") {
           value += i + j == k - 1 ? static_cast<double>(2 * k + 2 * i) : 0;
         } else if (kind == "dominant") {
@@ -185,8 +188,8 @@ void make_matrices(const std::string& kind, const std::vector<int64_t>& shape,
           throw Error(ErrorCode::kValue, "[check] unknown kind of matrix '" + kind + "'");
         }
         Element& element = (*elements)[static_cast<size_t>(at + i * n + j)];
-        element = element.is_float ? Element::of_float(value)
-                                   : Element::of_int(static_cast<int64_t>(value));
+        element = element.is_float ? Element::of_complex(value.real(), value.imag())
+                                   : Element::of_int(static_cast<int64_t>(value.real()));
       }
     }
   }

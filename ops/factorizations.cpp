@@ -8,17 +8,24 @@
 #include "core/tensor/batched.h"
 #include "mytorch/generated/bodies.h"
 #include "mytorch/grad_mode.h"
+#include "mytorch/ops/abs.h"
 #include "mytorch/ops/add.h"
+#include "mytorch/ops/amax.h"
 #include "mytorch/ops/any.h"
 #include "mytorch/ops/arange.h"
 #include "mytorch/ops/argsort.h"
 #include "mytorch/ops/cat.h"
+#include "mytorch/ops/conj.h"
+#include "mytorch/ops/cumsum.h"
 #include "mytorch/ops/diag_embed.h"
+#include "mytorch/ops/diagonal.h"
 #include "mytorch/ops/div.h"
 #include "mytorch/ops/eq.h"
 #include "mytorch/ops/eye.h"
 #include "mytorch/ops/gather.h"
+#include "mytorch/ops/imag.h"
 #include "mytorch/ops/linalg_det.h"
+#include "mytorch/ops/linalg_eig_forward.h"
 #include "mytorch/ops/linalg_eigh_forward.h"
 #include "mytorch/ops/linalg_lu_permutation.h"
 #include "mytorch/ops/linalg_lu_solve.h"
@@ -27,10 +34,14 @@
 #include "mytorch/ops/linalg_solve_forward.h"
 #include "mytorch/ops/linalg_solve_triangular.h"
 #include "mytorch/ops/linalg_svd_forward.h"
+#include "mytorch/ops/logical_and.h"
+#include "mytorch/ops/mH.h"
 #include "mytorch/ops/masked_fill.h"
 #include "mytorch/ops/matmul.h"
 #include "mytorch/ops/narrow.h"
 #include "mytorch/ops/prod.h"
+#include "mytorch/ops/real.h"
+#include "mytorch/ops/sqrt.h"
 #include "mytorch/ops/sub.h"
 #include "mytorch/ops/sum.h"
 #include "mytorch/ops/transpose.h"
@@ -44,8 +55,9 @@
 namespace mytorch {
 
 void check_factorizable(const Tensor& x, const char* name, const char* op) {
-  check_type(x.dtype() == kFloat32 || x.dtype() == kFloat64, op, name, " is ", x.dtype(),
-             ": matrices are factorized in float32 and float64, convert it");
+  const ScalarType real = to_real(x.dtype());
+  check_type(real == kFloat32 || real == kFloat64, op, name, " is ", x.dtype(),
+             ": matrices are factorized in float32, float64, complex64 and complex128, convert it");
   check_shape(x.dim() >= 2, op, name, " has shape ", x.sizes(),
               ": it must be a matrix, or a batch ", "of matrices (..., m, n)");
 }
@@ -56,9 +68,6 @@ void check_square(const Tensor& x, const char* name, const char* op) {
               ": its last two dimensions must be equal");
 }
 
-namespace {
-
-// The result with the last two dimensions in column-major order.
 TensorSpec in_columns(const Tensor& x, Dims sizes) {
   TensorSpec spec = like(x, std::move(sizes));
   const size_t n = spec.sizes.size();
@@ -74,6 +83,8 @@ TensorSpec in_columns(const Tensor& x, Dims sizes) {
   return spec;
 }
 
+namespace {
+
 Dims with_matrix(Dims batch, int64_t rows, int64_t columns) {
   batch.push_back(rows);
   batch.push_back(columns);
@@ -85,6 +96,12 @@ Dims with_vector(Dims batch, int64_t size) {
 }
 Dims batch_of(const Tensor& x) { return geometry::leading_sizes(x, 2); }
 int64_t smaller_side(const Tensor& x) { return std::min(x.size(-2), x.size(-1)); }
+
+void check_pivots(const Tensor& pivots, const char* op) {
+  check_type(pivots.dtype() == kInt32, op, "pivots is ", pivots.dtype(), ": it must be int32");
+}
+
+}  // namespace
 
 TensorSpec solution_of(const Tensor& a, const char* name, const Tensor& b, bool left,
                        const char* op) {
@@ -98,12 +115,6 @@ TensorSpec solution_of(const Tensor& a, const char* name, const Tensor& b, bool 
   Dims sizes = broadcast_shapes(as_list(batch_of(a)), as_list(batch_of(b)), op);
   return in_columns(b, with_matrix(std::move(sizes), b.size(-2), b.size(-1)));
 }
-
-void check_pivots(const Tensor& pivots, const char* op) {
-  check_type(pivots.dtype() == kInt32, op, "pivots is ", pivots.dtype(), ": it must be int32");
-}
-
-}  // namespace
 
 namespace shape {
 
@@ -170,15 +181,23 @@ Specs<2> linalg_eigh_forward(const Tensor& self, Str uplo, bool compute_v) {
   check_square(self, "self", op);
   check_value(uplo == "L" || uplo == "U" || uplo == "l" || uplo == "u", op, "UPLO is '", uplo,
               "': it must be L or U");
-  return {like(self, with_vector(batch_of(self), self.size(-1))),
+  return {like(self, with_vector(batch_of(self), self.size(-1)), to_real(self.dtype())),
           compute_v ? in_columns(self, to_dims(self.sizes())) : like(self, {0})};
+}
+
+Specs<2> linalg_eig_forward(const Tensor& self, bool compute_v) {
+  check_square(self, "self", "linalg_eig");
+  const ScalarType type = to_complex(self.dtype());
+  TensorSpec vectors = compute_v ? in_columns(self, to_dims(self.sizes())) : like(self, {0});
+  vectors.dtype = type;
+  return {like(self, with_vector(batch_of(self), self.size(-1)), type), std::move(vectors)};
 }
 
 Specs<3> linalg_svd_forward(const Tensor& self, bool full_matrices, bool compute_uv) {
   check_factorizable(self, "A", "linalg_svd");
   const int64_t m = self.size(-2), n = self.size(-1), k = std::min(m, n);
   const Dims batch = batch_of(self);
-  TensorSpec values = like(self, with_vector(batch, k));
+  TensorSpec values = like(self, with_vector(batch, k), to_real(self.dtype()));
   if (!compute_uv) return {like(self, {0}), std::move(values), like(self, {0})};
   return {in_columns(self, with_matrix(batch, m, full_matrices ? m : k)), std::move(values),
           in_columns(self, with_matrix(batch, full_matrices ? n : k, n))};
@@ -199,7 +218,6 @@ TensorSpec linalg_lu_permutation(const Tensor& pivots, int64_t size) {
 
 namespace {
 
-Tensor flipped(const Tensor& x) { return mytorch::transpose(x, -2, -1); }
 Tensor product_of(const Tensor& a, const Tensor& b) { return mytorch::matmul(a, b); }
 Tensor unit_of(const Tensor& like, int64_t n) {
   return mytorch::eye(n, like.dtype(), like.device());
@@ -229,16 +247,30 @@ Tensor sum_of(const Tensor& a, const Tensor& b) {
   return !a.defined() ? b : !b.defined() ? a : a + b;
 }
 
+// A factor of magnitude 1 of a complex vector (a column) is free, and chosen so that one element is
+// real (sdk::unique_factor). Adds to the gradient of vectors what that choice contributes. `turn`
+// (..., k) is the change of the loss with the angles of the factors.
+Tensor with_phases(const Tensor& grad, const Tensor& vectors, const Tensor& turn) {
+  const Tensor size = mytorch::abs(vectors);
+  const Tensor near = size >= mytorch::amax(size, {-2}, true) * 0.9;
+  const Tensor first = near.logical_and(mytorch::cumsum(near, -2) == 1);
+  return grad + mytorch::where(first, turn.unsqueeze(-2) / size, 0.0) * Scalar::complex(0, 1);
+}
+// The diagonal of a @ b.
+Tensor diagonal_of_product(const Tensor& a, const Tensor& b) {
+  return mytorch::diagonal(product_of(a, b), 0, -2, -1);
+}
+
 }  // namespace
 
 namespace grads {
 
 Tensor cholesky_backward(const Tensor& grad, const Tensor& factor, bool upper) {
-  const Tensor l = upper ? flipped(factor) : factor;
-  const Tensor g = upper ? flipped(grad) : grad;
-  const Tensor inner = half_lower(product_of(flipped(l), g));
-  const Tensor whole = divide_right(divide_left(flipped(l), inner, true), l, false);
-  return (whole + flipped(whole)) * 0.5;
+  const Tensor l = upper ? mytorch::mH(factor) : factor;
+  const Tensor g = upper ? mytorch::mH(grad) : grad;
+  const Tensor inner = half_lower(product_of(mytorch::mH(l), g));
+  const Tensor whole = divide_right(divide_left(mytorch::mH(l), inner, true), l, false);
+  return (whole + mytorch::mH(whole)) * 0.5;
 }
 
 // A = P L U. The part of A that L and U of size (k, k) determine is solved with both; the columns
@@ -248,20 +280,21 @@ Tensor lu_factor_backward(const Tensor& grad, const Tensor& lu, const Tensor& pi
   const Tensor corner = mytorch::narrow(mytorch::narrow(lu, -2, 0, k), -1, 0, k);
   const Tensor l = mytorch::tril(corner, -1) + unit_of(lu, k), u = mytorch::triu(corner);
   const Tensor g = mytorch::narrow(mytorch::narrow(grad, -2, 0, k), -1, 0, k);
-  Tensor of_l = product_of(flipped(l), mytorch::tril(g, -1));
-  Tensor of_u = product_of(mytorch::triu(g), flipped(u));
+  Tensor of_l = product_of(mytorch::mH(l), mytorch::tril(g, -1));
+  Tensor of_u = product_of(mytorch::triu(g), mytorch::mH(u));
   Tensor beyond;  // the gradient of the other columns or rows
   if (n > k) {
     const Tensor rest = mytorch::narrow(grad, -1, k, n - k);
-    of_l = of_l - product_of(rest, flipped(mytorch::narrow(lu, -1, k, n - k)));
-    beyond = divide_left(flipped(l), rest, true, true);
+    of_l = of_l - product_of(rest, mytorch::mH(mytorch::narrow(lu, -1, k, n - k)));
+    beyond = divide_left(mytorch::mH(l), rest, true, true);
   } else if (m > k) {
     const Tensor rest = mytorch::narrow(grad, -2, k, m - k);
-    of_u = of_u - product_of(flipped(mytorch::narrow(lu, -2, k, m - k)), rest);
-    beyond = divide_right(rest, flipped(u), false);
+    of_u = of_u - product_of(mytorch::mH(mytorch::narrow(lu, -2, k, m - k)), rest);
+    beyond = divide_right(rest, mytorch::mH(u), false);
   }
   const Tensor inner = mytorch::tril(of_l, -1) + mytorch::triu(of_u);
-  Tensor result = divide_right(divide_left(flipped(l), inner, true, true), flipped(u), false);
+  Tensor result =
+      divide_right(divide_left(mytorch::mH(l), inner, true, true), mytorch::mH(u), false);
   if (beyond.defined()) result = mytorch::cat({result, beyond}, n > k ? -1 : -2);
   return permuted_back(result, mytorch::linalg_lu_permutation(pivots, m));
 }
@@ -275,20 +308,20 @@ Tensors<2> lu_solve_backward(const Tensor& grad, const Tensor& lu, const Tensor&
         sum_to(mytorch::linalg_lu_solve(lu, pivots, grad, left, !adjoint), b_shape);
   }
   if (!wanted[0]) return found;
-  // X A = B is A^T X^T = B^T.
-  const Tensor x = left ? solution : flipped(solution), g = left ? grad : flipped(grad);
+  // X A = B is A^H X^H = B^H.
+  const Tensor x = left ? solution : mytorch::mH(solution), g = left ? grad : mytorch::mH(grad);
   const Tensor u = mytorch::triu(lu), l = mytorch::tril(lu, -1) + unit_of(lu, lu.size(-1));
   Tensor of_u, of_l;
   if (left != adjoint) {  // U X = W, L W = P^T B
-    const Tensor of_w = divide_left(flipped(u), g, false);
-    of_u = product_of(of_w, flipped(x));
-    of_l = product_of(divide_left(flipped(l), of_w, true, true), flipped(product_of(u, x)));
-  } else {  // L^T Y = Z, U^T Z = B, Y = P^T X
+    const Tensor of_w = divide_left(mytorch::mH(u), g, false);
+    of_u = product_of(of_w, mytorch::mH(x));
+    of_l = product_of(divide_left(mytorch::mH(l), of_w, true, true), mytorch::mH(product_of(u, x)));
+  } else {  // L^H Y = Z, U^H Z = B, Y = P^T X
     const Tensor permutation = mytorch::linalg_lu_permutation(pivots, lu.size(-1));
     const Tensor y = permuted(x, permutation);
     const Tensor of_z = divide_left(l, permuted(g, permutation), false, true);
-    of_l = product_of(y, flipped(of_z));
-    of_u = product_of(product_of(flipped(l), y), flipped(divide_left(u, of_z, true)));
+    of_l = product_of(y, mytorch::mH(of_z));
+    of_u = product_of(product_of(mytorch::mH(l), y), mytorch::mH(divide_left(u, of_z, true)));
   }
   std::get<0>(found) = sum_to(-(mytorch::triu(of_u) + mytorch::tril(of_l, -1)), lu.sizes());
   return found;
@@ -297,11 +330,11 @@ Tensors<2> lu_solve_backward(const Tensor& grad, const Tensor& lu, const Tensor&
 Tensors<2> solve_triangular_backward(const Tensor& grad, const Tensor& a, IntList b_shape,
                                      const Tensor& solution, bool upper, bool left, bool unit,
                                      const bool* wanted) {
-  const Tensor of_b = mytorch::linalg_solve_triangular(flipped(a), grad, !upper, left, unit);
+  const Tensor of_b = mytorch::linalg_solve_triangular(mytorch::mH(a), grad, !upper, left, unit);
   Tensors<2> found;
   if (wanted[0]) {
     const Tensor whole =
-        left ? -product_of(of_b, flipped(solution)) : -product_of(flipped(solution), of_b);
+        left ? -product_of(of_b, mytorch::mH(solution)) : -product_of(mytorch::mH(solution), of_b);
     std::get<0>(found) =
         sum_to(upper ? mytorch::triu(whole, unit ? 1 : 0) : mytorch::tril(whole, unit ? -1 : 0),
                a.sizes());
@@ -316,13 +349,13 @@ Tensors<2> solve_forward_backward(const Tensor* grads, const Tensor& a, IntList 
   Tensors<2> found;
   if (grads[0].defined()) {
     // The saved factorization is not a function of A for a second derivative's engine.
-    const Tensor of_b = grad_enabled()
-                            ? std::get<0>(mytorch::linalg_solve_forward(flipped(a), grads[0], left))
-                            : mytorch::linalg_lu_solve(lu, pivots, grads[0], left, true);
+    const Tensor of_b =
+        grad_enabled() ? std::get<0>(mytorch::linalg_solve_forward(mytorch::mH(a), grads[0], left))
+                       : mytorch::linalg_lu_solve(lu, pivots, grads[0], left, true);
     if (wanted[0]) {
-      std::get<0>(found) =
-          sum_to(left ? -product_of(of_b, flipped(solution)) : -product_of(flipped(solution), of_b),
-                 a.sizes());
+      std::get<0>(found) = sum_to(left ? -product_of(of_b, mytorch::mH(solution))
+                                       : -product_of(mytorch::mH(solution), of_b),
+                                  a.sizes());
     }
     if (wanted[1]) std::get<1>(found) = sum_to(of_b, b_shape);
   }
@@ -333,7 +366,7 @@ Tensors<2> solve_forward_backward(const Tensor* grads, const Tensor& a, IntList 
 }
 
 // Takes the product apart, one reflection after the other: P_i = H_i P_(i+1), and the inverse of
-// I - t v v^T is I - t / (t v^T v - 1) v v^T.
+// I - t v v^H is I - t / (t v^H v - 1) v v^H.
 Tensors<2> householder_product_backward(const Tensor& grad, const Tensor& input, const Tensor& tau,
                                         const Tensor& result, const bool*) {
   const int64_t m = input.size(-2), n = input.size(-1), k = tau.size(-1);
@@ -344,13 +377,14 @@ Tensors<2> householder_product_backward(const Tensor& grad, const Tensor& input,
     const Tensor v = mytorch::where(rows > i, mytorch::narrow(input, -1, i, 1),
                                     mytorch::eq(rows, i).to(input.dtype()));
     const Tensor factor = mytorch::narrow(tau, -1, i, 1).unsqueeze(-1);
-    const Tensor inverse = factor / (factor * product_of(flipped(v), v) - 1.0);
-    product = product - product_of(inverse * v, product_of(flipped(v), product));
-    const Tensor w = product_of(flipped(v), product), z = product_of(flipped(v), g);
-    of_factors.push_back(-mytorch::sum(w * z, {-1}));
-    const Tensor of_v = -factor * (product_of(product, flipped(z)) + product_of(g, flipped(w)));
+    const Tensor inverse = factor / (factor * product_of(mytorch::mH(v), v) - 1.0);
+    product = product - product_of(inverse * v, product_of(mytorch::mH(v), product));
+    const Tensor w = product_of(mytorch::mH(v), product), z = product_of(mytorch::mH(v), g);
+    of_factors.push_back(-mytorch::sum(mytorch::conj(w) * z, {-1}));
+    const Tensor of_v = -factor * product_of(product, mytorch::mH(z)) -
+                        mytorch::conj(factor) * product_of(g, mytorch::mH(w));
     of_vectors.push_back(of_v * (rows > i).to(input.dtype()));
-    g = g - product_of(factor * v, z);
+    g = g - product_of(mytorch::conj(factor) * v, z);
   }
   if (k < n || k == 0) {
     of_vectors.push_back(zeros_like_shape(input, as_list(with_matrix(batch_of(input), m, n - k))));
@@ -363,13 +397,40 @@ Tensor eigh_backward(const Tensor* grads, const Tensor& a, Str uplo, const Tenso
                      const Tensor& vectors) {
   const bool computed = vectors.dim() == a.dim();
   const Tensor v = computed ? vectors : std::get<1>(mytorch::linalg_eigh_forward(a, uplo, true));
-  if (!grads[1].defined() || !computed) return product_of(v * grads[0].unsqueeze(-2), flipped(v));
-  const Tensor one = unit_of(v, v.size(-1));
+  if (!grads[1].defined() || !computed)
+    return product_of(v * grads[0].unsqueeze(-2), mytorch::mH(v));
+  Tensor of_v = grads[1];
+  if (a.is_complex()) {
+    of_v = with_phases(of_v, v, mytorch::imag(diagonal_of_product(mytorch::mH(of_v), v)));
+  }
+  const Tensor one = unit_of(values, v.size(-1));
   const Tensor gaps = values.unsqueeze(-2) - values.unsqueeze(-1) + one;
-  Tensor inner = product_of(flipped(v), grads[1]) / gaps * (1.0 - one);
+  Tensor inner = product_of(mytorch::mH(v), of_v) / gaps * (1.0 - one);
   if (grads[0].defined()) inner = inner + as_diagonal(grads[0]);
-  // Only the symmetric part of a change of the matrix matters.
-  return product_of(product_of(v, (inner + flipped(inner)) * 0.5), flipped(v));
+  // Only the Hermitian part of a change of the matrix matters.
+  return product_of(product_of(v, (inner + mytorch::mH(inner)) * 0.5), mytorch::mH(v));
+}
+
+// C. B. Boeddeker et al., On the computation of complex-valued gradients, 2017, with vectors of
+// norm 1.
+Tensor eig_backward(const Tensor* grads, const Tensor& a, const Tensor& values,
+                    const Tensor& vectors) {
+  const bool computed = vectors.dim() == a.dim();
+  const Tensor v = computed ? vectors : std::get<1>(mytorch::linalg_eig_forward(a, true));
+  const Tensor vh = mytorch::mH(v);
+  Tensor inner;
+  if (grads[0].defined()) inner = as_diagonal(grads[0]);
+  if (grads[1].defined() && computed) {
+    const Tensor of_v =
+        with_phases(grads[1], v, mytorch::imag(diagonal_of_product(mytorch::mH(grads[1]), v)));
+    const Tensor product = product_of(vh, of_v);
+    const Tensor lengths = mytorch::real(mytorch::diagonal(product, 0, -2, -1));
+    const Tensor one = unit_of(v, v.size(-1));
+    const Tensor gaps = mytorch::conj(values.unsqueeze(-2) - values.unsqueeze(-1)) + one;
+    const Tensor others = product - product_of(vh, v) * lengths.unsqueeze(-2);
+    inner = sum_of(inner, others / gaps * (1.0 - one));
+  }
+  return std::get<0>(mytorch::linalg_solve_forward(vh, product_of(inner, vh), true));
 }
 
 Tensor svd_backward(const Tensor* grads, const Tensor& a, const Tensor& u_given, const Tensor& s,
@@ -392,23 +453,33 @@ Tensor svd_backward(const Tensor* grads, const Tensor& a, const Tensor& u_given,
   const Tensor one = unit_of(s, k);
   const Tensor squares = s * s;
   const Tensor gaps = squares.unsqueeze(-2) - squares.unsqueeze(-1) + one;
-  const auto skew = [](const Tensor& x) { return x - flipped(x); };
-  Tensor inner;
-  if (grads[0].defined()) {
-    inner = skew(product_of(flipped(u), grads[0])) / gaps * s.unsqueeze(-2);
+  const auto skew = [](const Tensor& x) { return x - mytorch::mH(x); };
+  Tensor of_u = grads[0], inner;
+  if (a.is_complex()) {  // here, grads[0] or grads[2] is defined
+    Tensor turn;
+    if (of_u.defined()) turn = diagonal_of_product(mytorch::mH(of_u), u);
+    if (grads[2].defined()) turn = sum_of(turn, diagonal_of_product(grads[2], mytorch::mH(vh)));
+    of_u =
+        with_phases(of_u.defined() ? of_u : zeros_like_shape(u, u.sizes()), u, mytorch::imag(turn));
+    // Only the common angle of a left and a right vector is free.
+    const Tensor angles = mytorch::imag(diagonal_of_product(mytorch::mH(u), of_u)) / s;
+    inner = as_diagonal(angles * Scalar::complex(0, 1));
+  }
+  if (of_u.defined()) {
+    inner = sum_of(inner, skew(product_of(mytorch::mH(u), of_u)) / gaps * s.unsqueeze(-2));
   }
   if (grads[2].defined()) {
-    inner = sum_of(inner, s.unsqueeze(-1) * (skew(product_of(vh, flipped(grads[2]))) / gaps));
+    inner = sum_of(inner, s.unsqueeze(-1) * (skew(product_of(vh, mytorch::mH(grads[2]))) / gaps));
   }
-  if (grads[1].defined()) inner = inner + as_diagonal(grads[1]);
+  if (grads[1].defined()) inner = sum_of(inner, as_diagonal(grads[1]));
   Tensor result = product_of(product_of(u, inner), vh);
-  if (grads[0].defined() && m > k) {
-    const Tensor scaled = grads[0] / s.unsqueeze(-2);
-    result = result + product_of(scaled - product_of(u, product_of(flipped(u), scaled)), vh);
+  if (of_u.defined() && m > k) {
+    const Tensor scaled = of_u / s.unsqueeze(-2);
+    result = result + product_of(scaled - product_of(u, product_of(mytorch::mH(u), scaled)), vh);
   }
   if (grads[2].defined() && n > k) {
     const Tensor scaled = grads[2] / s.unsqueeze(-1);
-    result = result + product_of(u, scaled - product_of(product_of(scaled, flipped(vh)), vh));
+    result = result + product_of(u, scaled - product_of(product_of(scaled, mytorch::mH(vh)), vh));
   }
   return result;
 }
@@ -431,16 +502,17 @@ Tensor qr_backward(const Tensor* grads, const Tensor& q, const Tensor& r, Str mo
     if (grads[1].defined()) {
       const Tensor g = mytorch::narrow(grads[1], -1, k, n - k);
       of_rest = product_of(q, g);
-      of_q = sum_of(of_q, product_of(product_of(q, mytorch::narrow(r, -1, k, n - k)), flipped(g)));
+      of_q =
+          sum_of(of_q, product_of(product_of(q, mytorch::narrow(r, -1, k, n - k)), mytorch::mH(g)));
     }
   }
   Tensor inner;
-  if (of_r1.defined()) inner = product_of(r1, flipped(of_r1));
-  if (of_q.defined()) inner = sum_of(inner, -product_of(flipped(of_q), q));
+  if (of_r1.defined()) inner = product_of(r1, mytorch::mH(of_r1));
+  if (of_q.defined()) inner = sum_of(inner, -product_of(mytorch::mH(of_q), q));
   const Tensor half = half_lower(inner);
-  Tensor result = product_of(q, half + flipped(half));
+  Tensor result = product_of(q, half + mytorch::mH(half));
   if (of_q.defined()) result = result + of_q;
-  result = divide_right(result, flipped(r1), false);
+  result = divide_right(result, mytorch::mH(r1), false);
   return n > k ? mytorch::cat({result, of_rest}, -1) : result;
 }
 
@@ -456,38 +528,44 @@ Tensor det_backward(const Tensor& grad, const Tensor& a, const Tensor& det) {
   const Tensor one = unit_of(a, a.size(-1));
   const Tensor g = grad.unsqueeze(-1).unsqueeze(-1);
   if (!any_of(mytorch::eq(det, 0))) {
-    const Tensor right = g * det.unsqueeze(-1).unsqueeze(-1) * one;
-    return std::get<0>(mytorch::linalg_solve_forward(flipped(a), right, true));
+    const Tensor right = g * mytorch::conj(det).unsqueeze(-1).unsqueeze(-1) * one;
+    return std::get<0>(mytorch::linalg_solve_forward(mytorch::mH(a), right, true));
   }
   const auto [u, s, vh] = mytorch::linalg_svd_forward(a, false, true);
   const Tensor others = s.unsqueeze(-2) * (1.0 - one) + one;
-  const Tensor sign = (mytorch::linalg_det(u) * mytorch::linalg_det(vh)).unsqueeze(-1);
+  const Tensor sign = mytorch::conj(mytorch::linalg_det(u) * mytorch::linalg_det(vh)).unsqueeze(-1);
   return g * product_of(u * (sign * mytorch::prod(others, -1)).unsqueeze(-2), vh);
 }
 
-Tensor slogdet_backward(const Tensor* grads, const Tensor& a) {
-  if (!grads[1].defined() || a.numel() == 0) return zeros_like_shape(a, a.sizes());
-  const Tensor right = grads[1].unsqueeze(-1).unsqueeze(-1) * unit_of(a, a.size(-1));
-  return std::get<0>(mytorch::linalg_solve_forward(flipped(a), right, true));
+// The sign of a complex determinant turns with it; that of a real one is constant.
+Tensor slogdet_backward(const Tensor* grads, const Tensor& a, const Tensor& sign) {
+  Tensor g = grads[1];
+  if (a.is_complex() && grads[0].defined()) {
+    const Tensor turn = mytorch::imag(mytorch::conj(grads[0]) * sign) * Scalar::complex(0, -1);
+    g = sum_of(g, turn);
+  }
+  if (!g.defined() || a.numel() == 0) return zeros_like_shape(a, a.sizes());
+  const Tensor right = g.unsqueeze(-1).unsqueeze(-1) * unit_of(a, a.size(-1));
+  return std::get<0>(mytorch::linalg_solve_forward(mytorch::mH(a), right, true));
 }
 
 // G. H. Golub, V. Pereyra, The differentiation of pseudo-inverses, 1973, for constant rank.
 static Tensor pinv_gradient(const Tensor& grad, const Tensor& inverse, const Tensor& a) {
-  const Tensor g = flipped(grad), p = flipped(inverse);
+  const Tensor g = mytorch::mH(grad), p = mytorch::mH(inverse);
   if (a.size(-2) <= a.size(-1)) {
     const Tensor k = product_of(g, inverse), kp = product_of(k, p);
-    return kp - flipped(product_of(inverse, k)) - product_of(product_of(a, inverse), kp) +
+    return kp - mytorch::mH(product_of(inverse, k)) - product_of(product_of(a, inverse), kp) +
            product_of(product_of(p, inverse), g - product_of(k, a));
   }
   const Tensor k = product_of(inverse, g), pk = product_of(p, k);
-  return pk - flipped(product_of(k, inverse)) +
+  return pk - mytorch::mH(product_of(k, inverse)) +
          product_of(product_of(g - product_of(a, k), inverse), p) -
          product_of(product_of(pk, inverse), a);
 }
 
 Tensor pinv_backward(const Tensor& grad, const Tensor& inverse, const Tensor& a, bool hermitian) {
-  const Tensor result = pinv_gradient(grad, inverse, a);
-  return hermitian ? (result + flipped(result)) * 0.5 : result;
+  const Tensor result = sum_to(pinv_gradient(grad, inverse, a), a.sizes());
+  return hermitian ? (result + mytorch::mH(result)) * 0.5 : result;
 }
 
 // The gradient of the residuals R = A X - B has no part through X, where it vanishes.
@@ -499,13 +577,13 @@ Tensors<2> lstsq_backward(const Tensor* grads, const Tensor& a, const Tensor& b,
   if (grads[0].defined()) {
     const Tensor inverse = mytorch::linalg_pinv(a, std::nullopt, rcond, false);
     const Tensor g = as_matrix(grads[0]);
-    if (wanted[0]) of_a = pinv_gradient(product_of(g, flipped(as_matrix(b))), inverse, a);
-    if (wanted[1]) of_b = product_of(flipped(inverse), g);
+    if (wanted[0]) of_a = pinv_gradient(product_of(g, mytorch::mH(as_matrix(b))), inverse, a);
+    if (wanted[1]) of_b = product_of(mytorch::mH(inverse), g);
   }
   if (grads[1].defined() && grads[1].numel() != 0) {
     const Tensor x = as_matrix(solution);
     const Tensor g = (product_of(a, x) - as_matrix(b)) * (2.0 * grads[1].unsqueeze(-2));
-    if (wanted[0]) of_a = sum_of(of_a, product_of(g, flipped(x)));
+    if (wanted[0]) of_a = sum_of(of_a, product_of(g, mytorch::mH(x)));
     if (wanted[1]) of_b = sum_of(of_b, -g);
   }
   if (grads[3].defined() && grads[3].numel() != 0 && wanted[0]) {
@@ -518,15 +596,24 @@ Tensors<2> lstsq_backward(const Tensor* grads, const Tensor& a, const Tensor& b,
   return found;
 }
 
-// The block (1, 2) of exp((A^T, G; 0, A^T)) is the derivative of exp at A^T in the direction G
+// The block (1, 2) of exp((A^H, G; 0, A^H)) is the derivative of exp at A^H in the direction G
 // (R. Mathias, 1996).
 Tensor matrix_exp_backward(const Tensor& grad, const Tensor& a) {
   const int64_t n = a.size(-1);
-  const Tensor corner = flipped(a);
+  const Tensor corner = mytorch::mH(a);
   const Tensor upper = mytorch::cat({corner, grad}, -1);
   const Tensor lower = mytorch::cat({zeros_like_shape(a, a.sizes()), corner}, -1);
   const Tensor whole = mytorch::linalg_matrix_exp(mytorch::cat({upper, lower}, -2));
   return mytorch::narrow(mytorch::narrow(whole, -2, 0, n), -1, n, n);
+}
+
+// X dX + dX X = dA, in the eigenvectors of A.
+Tensor matrix_sqrth_backward(const Tensor& grad, const Tensor& a) {
+  const auto [values, v] = mytorch::linalg_eigh_forward(a, "L", true);
+  const Tensor roots = mytorch::sqrt(values);
+  const Tensor inner =
+      product_of(product_of(mytorch::mH(v), grad), v) / (roots.unsqueeze(-2) + roots.unsqueeze(-1));
+  return product_of(product_of(v, (inner + mytorch::mH(inner)) * 0.5), mytorch::mH(v));
 }
 
 }  // namespace grads

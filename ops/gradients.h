@@ -134,15 +134,18 @@ Tensors<2> householder_product_backward(const Tensor& grad, const Tensor& input,
 // The vectors are computed again if the call did not compute them.
 Tensor eigh_backward(const Tensor* grads, const Tensor& a, Str uplo, const Tensor& values,
                      const Tensor& vectors);
+Tensor eig_backward(const Tensor* grads, const Tensor& a, const Tensor& values,
+                    const Tensor& vectors);
 Tensor svd_backward(const Tensor* grads, const Tensor& a, const Tensor& u_all, const Tensor& s,
                     const Tensor& vh_all);
 Tensor qr_backward(const Tensor* grads, const Tensor& q, const Tensor& r, Str mode);
 Tensor det_backward(const Tensor& grad, const Tensor& a, const Tensor& det);
-Tensor slogdet_backward(const Tensor* grads, const Tensor& a);
+Tensor slogdet_backward(const Tensor* grads, const Tensor& a, const Tensor& sign);
 Tensor pinv_backward(const Tensor& grad, const Tensor& inverse, const Tensor& a, bool hermitian);
 Tensors<2> lstsq_backward(const Tensor* grads, const Tensor& a, const Tensor& b,
                           std::optional<double> rcond, const Tensor& solution, const bool* wanted);
 Tensor matrix_exp_backward(const Tensor& grad, const Tensor& a);
+Tensor matrix_sqrth_backward(const Tensor& grad, const Tensor& a);
 
 // ---- softmax and normalization (softmax.cpp, normalization.cpp) ----
 // `grads` has the gradients of all results, undefined for unused results.

@@ -219,6 +219,9 @@ Tensor dot(const Tensor& self, const Tensor& tensor) {
   check_pair(self.dim() == 1 && tensor.dim() == 1, self, tensor, "dot",
              " are not both vectors: use matmul");
   check_inner(self.numel(), tensor.numel(), self, tensor, "dot");
+  // The parts of a complex row and column are no vectors, for which products of matrices have
+  // kernels.
+  if (self.is_complex()) return mytorch::sum(self * tensor);
   return mytorch::mm(self.unsqueeze(0), tensor.unsqueeze(1)).reshape(IntList());
 }
 

@@ -1,6 +1,7 @@
 // Solvers, inverses, determinants, norms and other functions of matrices, by their factorizations.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -18,11 +19,13 @@
 #include "mytorch/ops/ceil.h"
 #include "mytorch/ops/clamp_min.h"
 #include "mytorch/ops/clone.h"
+#include "mytorch/ops/conj.h"
 #include "mytorch/ops/diagonal.h"
 #include "mytorch/ops/empty.h"
 #include "mytorch/ops/eq.h"
 #include "mytorch/ops/eye.h"
 #include "mytorch/ops/linalg_cholesky_ex.h"
+#include "mytorch/ops/linalg_eig_forward.h"
 #include "mytorch/ops/linalg_eigh_forward.h"
 #include "mytorch/ops/linalg_eigvalsh.h"
 #include "mytorch/ops/linalg_householder_product.h"
@@ -44,6 +47,7 @@
 #include "mytorch/ops/linalg_vector_norm.h"
 #include "mytorch/ops/log.h"
 #include "mytorch/ops/log2.h"
+#include "mytorch/ops/mH.h"
 #include "mytorch/ops/matmul.h"
 #include "mytorch/ops/movedim.h"
 #include "mytorch/ops/narrow.h"
@@ -51,7 +55,8 @@
 #include "mytorch/ops/pow.h"
 #include "mytorch/ops/prod.h"
 #include "mytorch/ops/remainder.h"
-#include "mytorch/ops/sign.h"
+#include "mytorch/ops/sgn.h"
+#include "mytorch/ops/sqrt.h"
 #include "mytorch/ops/sum.h"
 #include "mytorch/ops/transpose.h"
 #include "mytorch/ops/tril.h"
@@ -64,30 +69,19 @@
 #include "ops/geometry.h"
 
 namespace mytorch {
-namespace {
 
-double rounding_of(ScalarType type) { return type == kFloat64 ? 0x1p-52 : 0x1p-23; }
-
-Tensor transposed(const Tensor& x) { return mytorch::transpose(x, -2, -1); }
-
-Tensor unit_matrix(const Tensor& like, int64_t n) {
-  return mytorch::eye(n, like.dtype(), like.device());
+bool has_vectors(const Tensor& a, const Tensor& b) {
+  if (b.dim() == 1) return true;
+  return a.dim() == b.dim() + 1 && b.sizes() == as_list(geometry::leading_sizes(a, 1));
 }
 
-Tensor nothing(const Tensor& like, ScalarType type) {
-  return mytorch::empty({0}, type, like.device());
-}
-
-// Returns the values on the host of all examples, inside of vmap too.
 Tensor every_example(Tensor x) {
   while (is_batched(x.impl())) x = all_examples(x);
   return x;
 }
 
-// Throws Error(kValue) for the first matrix whose `info` is not 0. `explain` gives the reason of an
-// info.
-template <class F>
-void check_info(const Tensor& infos, const char* op, F explain) {
+void check_info(const Tensor& infos, const char* op,
+                const std::function<std::string(int64_t)>& explain) {
   const Tensor info = every_example(infos);
   if (info.numel() == 0 || !mytorch::any(info).item<bool>()) return;
   const Tensor all = info.reshape({-1});
@@ -99,6 +93,12 @@ void check_info(const Tensor& infos, const char* op, F explain) {
   }
 }
 
+namespace {
+
+Tensor unit_matrix(const Tensor& like, int64_t n) {
+  return mytorch::eye(n, like.dtype(), like.device());
+}
+
 void check_invertible(const Tensor& info, const char* op, const char* what) {
   check_info(info, op, [&](int64_t order) {
     const std::string at = std::to_string(order - 1);
@@ -107,24 +107,7 @@ void check_invertible(const Tensor& info, const char* op, const char* what) {
   });
 }
 
-// Whether B of `A X = B` is a vector for each matrix: 1-dim, or the shape of A without the last
-// one.
-bool has_vectors(const Tensor& a, const Tensor& b) {
-  if (b.dim() == 1) return true;
-  return a.dim() == b.dim() + 1 && b.sizes() == as_list(geometry::leading_sizes(a, 1));
-}
-
 bool wants_gradient(const Tensor& x) { return grad_enabled() && x.requires_grad(); }
-
-// Returns which of the magnitudes (..., k) count as more than 0.
-Tensor above_tolerance(const Tensor& magnitudes, const Tensor& of, std::optional<double> atol,
-                       std::optional<double> rtol) {
-  const double sides = static_cast<double>(std::max(of.size(-2), of.size(-1)));
-  const double relative =
-      rtol.value_or(atol.value_or(0) > 0 ? 0.0 : rounding_of(of.dtype()) * sides);
-  const Tensor largest = mytorch::amax(magnitudes, {-1}, true);
-  return magnitudes > mytorch::clamp_min(largest * relative, atol.value_or(0));
-}
 
 // Checks the two dimensions of matrices and wraps them.
 Dims matrix_dims(const Tensor& x, IntList dim, const char* op) {
@@ -171,9 +154,9 @@ Tensor linalg_cholesky(const Tensor& self, bool upper) {
 
 Tensor cholesky_solve(const Tensor& self, const Tensor& input2, bool upper) {
   const Tensor& factor = input2;
-  const Tensor lower = upper ? transposed(factor) : factor;
+  const Tensor lower = upper ? mytorch::mH(factor) : factor;
   const Tensor inner = mytorch::linalg_solve_triangular(lower, self, false);
-  return mytorch::linalg_solve_triangular(transposed(lower), inner, true);
+  return mytorch::linalg_solve_triangular(mytorch::mH(lower), inner, true);
 }
 
 Tensor cholesky_inverse(const Tensor& self, bool upper) {
@@ -194,7 +177,7 @@ Tensors<3> lu_unpack(const Tensor& data, const Tensor& pivots, bool unpack_data,
                      bool unpack_pivots) {
   check_factorizable(data, "LU_data", "lu_unpack");
   const int64_t m = data.size(-2), n = data.size(-1), k = std::min(m, n);
-  Tensor p = nothing(data, data.dtype()), l = p, u = p;
+  Tensor p = mytorch::empty({0}, data.dtype(), data.device()), l = p, u = p;
   if (unpack_pivots) {
     const Tensor permutation = mytorch::linalg_lu_permutation(pivots, m);
     const Tensor rows = mytorch::arange(m, kInt64, data.device()).unsqueeze(-1);
@@ -213,9 +196,16 @@ Tensors<3> linalg_lu(const Tensor& a, bool pivot) {
   return lu_unpack(lu, pivots, true, true);
 }
 
+std::vector<Tensor> lu(const Tensor& self, bool pivot, bool get_infos) {
+  auto [data, pivots, info] = mytorch::linalg_lu_factor_ex(self, pivot);
+  if (get_infos) return {std::move(data), std::move(pivots), std::move(info)};
+  check_invertible(info, "lu", "a solve with the factorization would divide by 0");
+  return {std::move(data), std::move(pivots)};
+}
+
 Tensors<2> triangular_solve(const Tensor& self, const Tensor& a, bool upper, bool transpose,
                             bool unitriangular) {
-  const Tensor matrix = transpose ? transposed(a) : a;
+  const Tensor matrix = transpose ? mytorch::transpose(a, -2, -1) : a;
   return {mytorch::linalg_solve_triangular(matrix, self, upper != transpose, true, unitriangular),
           mytorch::clone(a)};
 }
@@ -284,12 +274,13 @@ Tensor linalg_det(const Tensor& a) {
 
 Tensors<2> linalg_slogdet(const Tensor& a) {
   const auto [diagonal, sign] = diagonal_and_sign(a, "linalg_slogdet");
-  return {mytorch::prod(mytorch::sign(diagonal), -1) * sign,
+  return {mytorch::prod(mytorch::sgn(diagonal), -1) * sign,
           mytorch::sum(mytorch::log(mytorch::abs(diagonal)), {-1})};
 }
 
 Tensor logdet(const Tensor& self) {
   const auto [sign, logarithm] = mytorch::linalg_slogdet(self);
+  if (sign.is_complex()) return mytorch::log(sign) + logarithm;
   return mytorch::where(mytorch::eq(sign, -1.0), std::numeric_limits<double>::quiet_NaN(),
                         logarithm);
 }
@@ -313,7 +304,7 @@ Tensor ormqr(const Tensor& self, const Tensor& input2, const Tensor& input3, boo
                                        mytorch::zeros(as_list(sizes), self.dtype(), self.device())},
                                       -1);
   const Tensor whole = mytorch::linalg_householder_product(vectors, input2);
-  const Tensor q = transpose ? transposed(whole) : whole;
+  const Tensor q = transpose ? mytorch::mH(whole) : whole;
   return left ? mytorch::matmul(q, input3) : mytorch::matmul(input3, q);
 }
 
@@ -323,6 +314,12 @@ Tensors<2> linalg_eigh(const Tensor& self, Str uplo) {
 
 Tensor linalg_eigvalsh(const Tensor& self, Str uplo) {
   return std::get<0>(mytorch::linalg_eigh_forward(self, uplo, wants_gradient(self)));
+}
+
+Tensors<2> linalg_eig(const Tensor& self) { return mytorch::linalg_eig_forward(self, true); }
+
+Tensor linalg_eigvals(const Tensor& self) {
+  return std::get<0>(mytorch::linalg_eig_forward(self, wants_gradient(self)));
 }
 
 Tensors<3> linalg_svd(const Tensor& a, bool full_matrices, std::optional<std::string_view> driver) {
@@ -339,7 +336,7 @@ Tensors<3> svd(const Tensor& self, bool some, bool compute_uv) {
   check_factorizable(self, "self", "svd");
   if (compute_uv) {
     auto [u, s, vh] = mytorch::linalg_svd_forward(self, !some, true);
-    return {std::move(u), std::move(s), transposed(vh)};
+    return {std::move(u), std::move(s), mytorch::mH(vh)};
   }
   const auto square = [&](int64_t n) {
     Dims sizes = geometry::leading_sizes(self, 2);
@@ -348,86 +345,6 @@ Tensors<3> svd(const Tensor& self, bool some, bool compute_uv) {
     return mytorch::zeros(as_list(sizes), self.dtype(), self.device());
   };
   return {square(self.size(-2)), mytorch::linalg_svdvals(self), square(self.size(-1))};
-}
-
-// ---- pseudoinverse, rank, least squares
-// -------------------------------------------------------------
-
-Tensor linalg_pinv(const Tensor& self, std::optional<double> atol, std::optional<double> rtol,
-                   bool hermitian) {
-  const char* op = "linalg_pinv";
-  if (hermitian) check_square(self, "self", op);
-  check_factorizable(self, "self", op);
-  if (self.numel() == 0) {
-    Dims sizes = to_dims(self.sizes());
-    std::swap(sizes[sizes.size() - 1], sizes[sizes.size() - 2]);
-    return mytorch::zeros(as_list(sizes), self.dtype(), self.device());
-  }
-  if (hermitian) {
-    const auto [values, vectors] = mytorch::linalg_eigh_forward(self, "L", true);
-    const Tensor kept = above_tolerance(mytorch::abs(values), self, atol, rtol);
-    const Tensor inverses = mytorch::where(kept, 1.0 / values, 0.0);
-    return mytorch::matmul(vectors * inverses.unsqueeze(-2), transposed(vectors));
-  }
-  const auto [u, s, vh] = mytorch::linalg_svd_forward(self, false, true);
-  const Tensor inverses = mytorch::where(above_tolerance(s, self, atol, rtol), 1.0 / s, 0.0);
-  return mytorch::matmul(transposed(vh) * inverses.unsqueeze(-2), transposed(u));
-}
-
-Tensor linalg_matrix_rank(const Tensor& self, std::optional<double> atol,
-                          std::optional<double> rtol, bool hermitian) {
-  const char* op = "linalg_matrix_rank";
-  check_factorizable(self, "self", op);
-  if (self.numel() == 0) {
-    const Dims sizes = geometry::leading_sizes(self, 2);
-    return mytorch::zeros(as_list(sizes), kInt64, self.device());
-  }
-  const Tensor s =
-      hermitian ? mytorch::abs(mytorch::linalg_eigvalsh(self)) : mytorch::linalg_svdvals(self);
-  return mytorch::sum(above_tolerance(s, self, atol, rtol), {-1});
-}
-
-Tensors<4> linalg_lstsq(const Tensor& self, const Tensor& b, std::optional<double> rcond,
-                        std::optional<std::string_view> driver) {
-  const char* op = "linalg_lstsq";
-  const Str way = driver.value_or("gelsy");
-  check_value(way == "gelsy" || way == "gels" || way == "gelsd" || way == "gelss", op,
-              "driver is '", way, "': it must be gelsy, gels, gelsd or gelss");
-  check_factorizable(self, "self", op);
-  check_same_type(self, "self", b, "b", op);
-  const bool vectors = has_vectors(self, b);
-  const Tensor right = vectors ? b.unsqueeze(-1) : b;
-  const int64_t m = self.size(-2), n = self.size(-1);
-  check_shape(right.dim() >= 2 && right.size(-2) == m, op, "self has shape ", self.sizes(),
-              " and b ", b.sizes(), ": both must have the same number of rows");
-  Tensor x, rank = nothing(self, kInt64), values = nothing(self, self.dtype());
-  Tensor residuals = nothing(self, self.dtype());
-  bool full = true;
-  if (way == "gels") {
-    const auto [q, r] = mytorch::linalg_qr(m >= n ? self : transposed(self), "reduced");
-    x = m >= n ? mytorch::linalg_solve_triangular(r, mytorch::matmul(transposed(q), right), true)
-               : mytorch::matmul(q, mytorch::linalg_solve_triangular(transposed(r), right, false));
-  } else {
-    const auto [u, s, vh] = mytorch::linalg_svd_forward(self, false, true);
-    if (self.numel() == 0) {
-      const Dims sizes = geometry::leading_sizes(self, 2);
-      rank = mytorch::zeros(as_list(sizes), kInt64, self.device());
-      x = mytorch::matmul(mytorch::linalg_pinv(self, std::nullopt, rcond, false), right);
-    } else {
-      const Tensor kept = above_tolerance(s, self, std::nullopt, rcond);
-      rank = mytorch::sum(kept, {-1});
-      const Tensor inner =
-          mytorch::where(kept, 1.0 / s, 0.0).unsqueeze(-1) * mytorch::matmul(transposed(u), right);
-      x = mytorch::matmul(transposed(vh), inner);
-    }
-    if (way != "gelsy") values = s;
-    full = !mytorch::any(every_example(mytorch::ne(rank, std::min(m, n)))).item<bool>();
-  }
-  if (m > n && full && way != "gelsy") {
-    const Tensor difference = mytorch::matmul(self, x) - right;
-    residuals = mytorch::sum(difference * difference, {-2});
-  }
-  return {vectors ? x.squeeze(-1) : x, std::move(residuals), std::move(rank), std::move(values)};
 }
 
 // ---- norms
@@ -442,7 +359,8 @@ Tensor linalg_matrix_norm(const Tensor& self, const Scalar& ord, IntList dim, bo
               ": it must be 1, -1, 2, -2, inf, -inf, 'fro' or 'nuc'");
   const Dims dims = matrix_dims(self, dim, op);
   const Tensor x = dtype.has_value() ? self.to(*dtype) : self;
-  check_floating(x, "self", op);
+  check_type(is_differentiable(x.dtype()), op, "self is ", x.dtype(),
+             ": it must be of a floating or complex type");
   if (size == 2) {
     const Tensor values = values_in(x, dims);
     return with_dims(order > 0 ? mytorch::amax(values, {-1}) : mytorch::amin(values, {-1}), dims,
@@ -463,7 +381,8 @@ Tensor linalg_matrix_norm(const Tensor& self, Str ord, IntList dim, bool keepdim
               "': it must be 'fro', 'nuc', or one of the numbers 1, -1, 2, -2, inf and -inf");
   const Dims dims = matrix_dims(self, dim, op);
   const Tensor x = dtype.has_value() ? self.to(*dtype) : self;
-  check_floating(x, "self", op);
+  check_type(is_differentiable(x.dtype()), op, "self is ", x.dtype(),
+             ": it must be of a floating or complex type");
   if (ord == "fro") return mytorch::linalg_vector_norm(x, 2, as_list(dims), keepdim);
   return with_dims(mytorch::sum(values_in(x, dims), {-1}), dims, keepdim);
 }
@@ -504,10 +423,16 @@ Tensor linalg_cond(const Tensor& self, Str p) { return condition(self, p); }
 
 // The Taylor polynomial of degree 16 of A / 2^s, squared s times. With norms up to `radius` its
 // error is below the type's rounding: radius^17 / 17! is 6e-17 and 2e-8.
+Tensor linalg_matrix_sqrth(const Tensor& a) {
+  check_square(a, "A", "linalg_matrix_sqrth");
+  const auto [values, vectors] = mytorch::linalg_eigh_forward(a, "L", true);
+  return mytorch::matmul(vectors * mytorch::sqrt(values).unsqueeze(-2), mytorch::mH(vectors));
+}
+
 Tensor linalg_matrix_exp(const Tensor& self) {
   check_square(self, "self", "linalg_matrix_exp");
   if (self.numel() == 0) return mytorch::clone(self);
-  const double radius = self.dtype() == kFloat64 ? 0.8 : 2.5;
+  const double radius = to_real(self.dtype()) == kFloat64 ? 0.8 : 2.5;
   const Tensor norm = mytorch::amax(mytorch::sum(mytorch::abs(self), {-2}), {-1});
   const Tensor squarings = mytorch::clamp_min(mytorch::ceil(mytorch::log2(norm / radius)), 0.0);
   const double most = mytorch::amax(every_example(squarings)).item<double>();

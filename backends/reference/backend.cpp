@@ -22,7 +22,7 @@ constexpr uint32_t kTakes = MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES | MT_TAKES_
 constexpr uint32_t kCopies = MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES;
 
 // Factorizations read single matrices of a batch before they write them, so a result is no operand.
-constexpr uint32_t kMatrices = MT_TAKES_STRIDED;
+constexpr uint32_t kMatrices = MT_TAKES_STRIDED | MT_TAKES_COMPLEX;
 
 template <auto kernel_fn>
 constexpr mt_kernel_entry entry(uint32_t flags = kTakes) {
@@ -60,9 +60,12 @@ constexpr mt_kernel_entry kKernels[] = {
     entry<&linalg_lu_solve>(kMatrices),
     entry<&linalg_solve_triangular>(kMatrices),
     entry<&linalg_lu_permutation>(kMatrices),
+    entry<&linalg_ldl_factor_ex>(kMatrices),
+    entry<&linalg_ldl_solve>(kMatrices),
     entry<&linalg_qr>(kMatrices),
     entry<&geqrf>(kMatrices),
     entry<&linalg_householder_product>(kMatrices),
+    entry<&linalg_eig>(kMatrices),
     entry<&linalg_eigh>(kMatrices),
     entry<&linalg_svd>(kMatrices),
 };

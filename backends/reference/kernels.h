@@ -19,8 +19,11 @@
 #include "mytorch/abi_ops/gather.h"
 #include "mytorch/abi_ops/geqrf.h"
 #include "mytorch/abi_ops/linalg_cholesky_ex.h"
+#include "mytorch/abi_ops/linalg_eig_forward.h"
 #include "mytorch/abi_ops/linalg_eigh_forward.h"
 #include "mytorch/abi_ops/linalg_householder_product.h"
+#include "mytorch/abi_ops/linalg_ldl_factor_ex.h"
+#include "mytorch/abi_ops/linalg_ldl_solve.h"
 #include "mytorch/abi_ops/linalg_lu_factor_ex.h"
 #include "mytorch/abi_ops/linalg_lu_permutation.h"
 #include "mytorch/abi_ops/linalg_lu_solve.h"
@@ -76,9 +79,12 @@ void linalg_lu_factor_ex(mt_ctx& ctx, const mt_args_linalg_lu_factor_ex& args);
 void linalg_lu_solve(mt_ctx& ctx, const mt_args_linalg_lu_solve& args);
 void linalg_solve_triangular(mt_ctx& ctx, const mt_args_linalg_solve_triangular& args);
 void linalg_lu_permutation(mt_ctx& ctx, const mt_args_linalg_lu_permutation& args);
+void linalg_ldl_factor_ex(mt_ctx& ctx, const mt_args_linalg_ldl_factor_ex& args);
+void linalg_ldl_solve(mt_ctx& ctx, const mt_args_linalg_ldl_solve& args);
 void linalg_qr(mt_ctx& ctx, const mt_args_linalg_qr& args);
 void geqrf(mt_ctx& ctx, const mt_args_geqrf& args);
 void linalg_householder_product(mt_ctx& ctx, const mt_args_linalg_householder_product& args);
+void linalg_eig(mt_ctx& ctx, const mt_args_linalg_eig_forward& args);
 void linalg_eigh(mt_ctx& ctx, const mt_args_linalg_eigh_forward& args);
 void linalg_svd(mt_ctx& ctx, const mt_args_linalg_svd_forward& args);
 

@@ -53,8 +53,8 @@ Probe::Probe(const std::vector<conformance::OpRecord>& catalog, int device_slot,
       if (kernel.compiled) {
         // The types of the call determine the kernel and the operands that it accepts.
         kernel.compiled = false;
-        kernel.abi.flags =
-            MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
+        kernel.abi.flags = MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES |
+                           MT_TAKES_ALIAS | MT_TAKES_COMPLEX;
       }
       kernel.abi.run = watched->wrappers.back()->original.compiled ? run_compiled : run;
       kernel.abi.self = watched->wrappers.back().get();

@@ -703,16 +703,38 @@ SIGNAL_WINDOWS = (
 
 def signs(vectors):
     """Returns the factors that make the first element of each column that is near its largest one positive."""
-    size = vectors.detach().abs()
+    size = vectors.abs() if vectors.is_complex() else vectors.detach().abs()
     near = size >= 0.9 * size.amax(-2, keepdim=True) if vectors.numel() else size > 0
     first = near & (near.cumsum(-2) == 1)
-    return (first * vectors.detach().sign()).sum(-2, keepdim=True)
+    factors = (vectors / size).conj() if vectors.is_complex() else vectors.detach().sign()
+    return torch.where(first, factors, 0).sum(-2, keepdim=True)
 
 
 def eigh_forward(x, triangle, compute=True):
     if not compute:
         return torch.linalg.eigvalsh(x, triangle), x.new_empty(0)
     values, vectors = torch.linalg.eigh(x, triangle)
+    return values, vectors * signs(vectors)
+
+
+def order_of_eigenvalues(values):
+    """Returns their order by sdk::order_of_eigenvalues."""
+    rounding = 64 * torch.finfo(values.dtype).eps * max((abs(v) for v in values.tolist()), default=0)
+    order, groups = sorted(range(len(values)), key=lambda i: values[i].real.item()), []
+    for i in order:
+        near = groups and values[i].real - values[groups[-1][-1]].real <= rounding
+        groups[-1].append(i) if near else groups.append([i])
+    return [i for group in groups for i in sorted(group, key=lambda i: values[i].imag.item())]
+
+
+def eig_forward(x, compute=True):
+    values, vectors = torch.linalg.eig(x)
+    orders = [order_of_eigenvalues(row) for row in values.detach().reshape(-1, values.shape[-1])]
+    order = torch.tensor(orders, dtype=torch.int64).reshape(values.shape)
+    values = values.gather(-1, order)
+    if not compute:
+        return values, values.new_empty(0)
+    vectors = vectors.gather(-1, order.unsqueeze(-2).expand(vectors.shape))
     return values, vectors * signs(vectors)
 
 
@@ -723,8 +745,8 @@ def svd_forward(x, full, compute=True):
     factors, k = signs(u), s.shape[-1]
     ones = torch.ones_like(factors)
     own = torch.cat([factors[..., :k], ones[..., k:]], -1)
-    rows = torch.ones(vh.shape[:-1], dtype=vh.dtype)
-    rows[..., :k] = factors[..., 0, :k]
+    own_rows = factors[..., 0, :k].conj()
+    rows = torch.cat([own_rows, torch.ones(*vh.shape[:-2], vh.shape[-2] - k, dtype=vh.dtype)], -1)
     return u * own, s, vh * rows.unsqueeze(-1)
 
 
@@ -732,7 +754,20 @@ def svd(x, some, compute):
     if not compute:
         return tuple(torch.svd(x, some, False))
     u, s, vh = svd_forward(x, not some)
-    return u, s, vh.mT
+    return u, s, vh.mH
+
+
+def svd_lowrank(x, q, niter, m=None, generator=None):
+    """The exact values, which any start gives if the others are 0."""
+    if q < 0 or niter < 0:
+        raise ValueError
+    u, s, vh = svd_forward(x if m is None else x - m, False)
+    return u[..., :q], s[..., :q], vh.mH[..., :q]
+
+
+def pca_lowrank(x, q, center, niter, generator=None):
+    q = min(6, *x.shape[-2:]) if q is None else q
+    return svd_lowrank(x - x.mean(-2, keepdim=True) if center else x, q, niter)
 
 
 def lu_permutation(pivots, size):
@@ -764,9 +799,16 @@ TWINS = {
     "igamma_integrand": lambda d, x, u: torch.exp(-d * u.abs() - x * (torch.expm1(u) - u)),
     "linalg_eigh_forward": eigh_forward,
     "linalg_eigh": eigh_forward,
+    "linalg_eig_forward": eig_forward,
+    "linalg_eig": eig_forward,
+    "linalg_eigvals": lambda x: eig_forward(x)[0],
     "linalg_svd_forward": svd_forward,
     "linalg_svd": lambda x, full, driver: svd_forward(x, full),
     "svd": svd,
+    "svd_lowrank": svd_lowrank,
+    "pca_lowrank": pca_lowrank,
+    "lu": lambda x, pivot, infos: list(torch.lu(x, pivot, infos)),
+    "linalg_matrix_sqrth": torch.linalg.matrix_sqrth,
     "linalg_lu_permutation": lu_permutation,
     "linalg_solve_forward": lambda a, b, left: aten._linalg_solve_ex(a, b, left=left),
     **{f"signal_windows_{name}": signal_window(name) for name in SIGNAL_WINDOWS.split()},

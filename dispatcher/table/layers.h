@@ -122,23 +122,29 @@ struct Decomposed<Op, R(P...)> {
 };
 
 // The form of a call with complex operands, by the function that the record names.
-template <class Op, Form form, class Signature = typename Op::Signature>
+template <class Op, Form form, class Signature = typename Op::Signature,
+          class Outs = std::make_index_sequence<Op::outs>>
 struct ByParts;
-template <class Op, class R, class... P>
-struct ByParts<Op, kFunction, R(P...)> {
+template <class Op, class R, class... P, class Outs>
+struct ByParts<Op, kFunction, R(P...), Outs> {
   static R call(P... args) { return Op::by_parts(args...); }
 };
-template <class Op, class R, class Self, class... P>
-struct ByParts<Op, kInplace, R(Self, P...)> {
+template <class Op, class R, class Self, class... P, class Outs>
+struct ByParts<Op, kInplace, R(Self, P...), Outs> {
   static const Tensor& call(Self self, P... args) {
     assign_inplace(Op::info, self, Op::by_parts(self, args...));
     return self;
   }
 };
-template <class Op, class R, class... P>
-struct ByParts<Op, kOut, R(P...)> {
-  static void call(const Tensor& out, P... args) {
-    assign_out(Op::info, out, Op::by_parts(args...));
+template <class Op, class R, class... P, size_t... out>
+struct ByParts<Op, kOut, R(P...), std::index_sequence<out...>> {
+  static void call(OutArg<out>... outs, P... args) {
+    const auto results = Op::by_parts(args...);
+    if constexpr (sizeof...(out) == 1) {
+      (assign_out(Op::info, outs, results), ...);
+    } else {
+      (assign_out(Op::info, outs, std::get<out>(results)), ...);
+    }
   }
 };
 
@@ -151,7 +157,7 @@ struct Layered<Op, form, R(P...)> {
 
   // The body of the public function.
   [[gnu::always_inline]] static R call(P... args) {
-    if constexpr (requires { Op::by_parts; } && (form != kOut || Op::outs == 1)) {
+    if constexpr (requires { Op::by_parts; }) {
       if ((has_complex_part(args) || ...)) [[unlikely]]
         return ByParts<Op, form>::call(args...);
     }

@@ -25,7 +25,7 @@ void cholesky(mt_ctx& ctx, const mt_args_linalg_cholesky_ex& args) {
   const auto batch = sdk::batch_shape(args.self);
   const Matrices<int32_t> infos(args.info, batch, 0);
   std::vector<int> found(static_cast<size_t>(infos.count()), 0);
-  visit_type(sdk::TensorView(args.self).dtype(), [&](auto tag) {
+  sdk::visit_matrix_type(sdk::TensorView(args.self).dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const Matrices<const T> from(args.self, batch);
     const Matrices<T> to(args.L, batch);
@@ -37,13 +37,13 @@ void cholesky(mt_ctx& ctx, const mt_args_linalg_cholesky_ex& args) {
       int info = n == 0 ? 0 : potrf<T>(upper ? 'U' : 'L', static_cast<int>(n), a, leading(n));
       // OpenBLAS takes NaN for positive.
       for (int64_t j = 0; j < n && info == 0; ++j) {
-        if (std::isnan(a[j * n + j])) info = static_cast<int>(j) + 1;
+        if (std::isnan(std::real(a[j * n + j]))) info = static_cast<int>(j) + 1;
       }
       // The other triangle, and the part that is not factorized.
       for (int64_t j = 0; j < n; ++j) {
         T* column = a + j * n;
         if (info != 0) {
-          std::fill(column, column + n, std::numeric_limits<T>::quiet_NaN());
+          std::fill(column, column + n, T(std::numeric_limits<sdk::RealOf<T>>::quiet_NaN()));
         } else if (upper) {
           std::fill(column + j + 1, column + n, T(0));
         } else {
@@ -61,7 +61,7 @@ void cholesky(mt_ctx& ctx, const mt_args_linalg_cholesky_ex& args) {
 }  // namespace
 
 void register_cholesky(KernelEntries& kernels) {
-  kernels.push_back(sdk::kernel<&cholesky, &cholesky_supports>("potrf", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&cholesky, &cholesky_supports>("potrf", kMatrices));
 }
 
 }  // namespace mytorch::lapack

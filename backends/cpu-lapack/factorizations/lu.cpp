@@ -25,7 +25,7 @@ void factor(mt_ctx& ctx, const mt_args_linalg_lu_factor_ex& args) {
   const auto batch = sdk::batch_shape(args.A);
   const Matrices<int32_t> infos(args.info, batch, 0), exchanges(args.pivots, batch, 1);
   std::vector<int> found(static_cast<size_t>(infos.count()), 0);
-  visit_type(sdk::TensorView(args.A).dtype(), [&](auto tag) {
+  sdk::visit_matrix_type(sdk::TensorView(args.A).dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const Matrices<const T> from(args.A, batch);
     const Matrices<T> to(args.LU, batch);
@@ -57,7 +57,7 @@ void solve(mt_ctx& ctx, const mt_args_linalg_lu_solve& args) {
   const auto batch = sdk::batch_shape(args.out);
   const Matrices<const int32_t> exchanges(args.pivots, batch, 1);
   const bool left = args.left != 0, adjoint = args.adjoint != 0;
-  visit_type(sdk::TensorView(args.out).dtype(), [&](auto tag) {
+  sdk::visit_matrix_type(sdk::TensorView(args.out).dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const Matrices<const T> factors(args.LU, batch), right(args.B, batch);
     const Matrices<T> to(args.out, batch);
@@ -65,38 +65,37 @@ void solve(mt_ctx& ctx, const mt_args_linalg_lu_solve& args) {
     if (n == 0 || m == 0 || c == 0) return;
     const bool given = factors.in_columns(), in_place = to.in_columns() && left;
     const int64_t of_factors = given ? 0 : n * n;
-    each_matrix<T>(ctx, to.count(), n, of_factors + (in_place ? 0 : m * c),
-                   [&](int64_t b, T* memory) {
-                     if (!given) factors.load(b, memory);
-                     const T* lu = given ? factors.at(b) : memory;
-                     std::vector<int32_t> pivots(static_cast<size_t>(n));
-                     exchanges.load(b, pivots.data());
-                     for (const int32_t pivot : pivots)
-                       sdk::check_pivot("linalg_lu_solve", pivot, n);
-                     T* x = in_place ? to.at(b) : memory + of_factors;
-                     if (left) {
-                       right.load(b, x);
-                       getrs<T>(adjoint ? 'T' : 'N', static_cast<int>(n), static_cast<int>(c), lu,
-                                leading(n), pivots.data(), x, leading(n));
-                       to.store(b, x);
-                       return;
-                     }
-                     // X A = B, op(A^T) X^T = B^T.
-                     const T* from = right.at(b);
-                     for (int64_t i = 0; i < m; ++i) {
-                       for (int64_t j = 0; j < n; ++j) {
-                         x[i * n + j] = from[i * right.row_stride() + j * right.column_stride()];
-                       }
-                     }
-                     getrs<T>(adjoint ? 'N' : 'T', static_cast<int>(n), static_cast<int>(m), lu,
-                              leading(n), pivots.data(), x, leading(n));
-                     T* out = to.at(b);
-                     for (int64_t i = 0; i < m; ++i) {
-                       for (int64_t j = 0; j < n; ++j) {
-                         out[i * to.row_stride() + j * to.column_stride()] = x[i * n + j];
-                       }
-                     }
-                   });
+    each_matrix<T>(
+        ctx, to.count(), n, of_factors + (in_place ? 0 : m * c), [&](int64_t b, T* memory) {
+          if (!given) factors.load(b, memory);
+          const T* lu = given ? factors.at(b) : memory;
+          std::vector<int32_t> pivots(static_cast<size_t>(n));
+          exchanges.load(b, pivots.data());
+          for (const int32_t pivot : pivots) sdk::check_pivot("linalg_lu_solve", pivot, n);
+          T* x = in_place ? to.at(b) : memory + of_factors;
+          if (left) {
+            right.load(b, x);
+            getrs<T>(adjoint ? kAdjoint<T> : 'N', static_cast<int>(n), static_cast<int>(c), lu,
+                     leading(n), pivots.data(), x, leading(n));
+            to.store(b, x);
+            return;
+          }
+          // X A = B, op(A^H) X^H = B^H.
+          const T* from = right.at(b);
+          for (int64_t i = 0; i < m; ++i) {
+            for (int64_t j = 0; j < n; ++j) {
+              x[i * n + j] = conjugate(from[i * right.row_stride() + j * right.column_stride()]);
+            }
+          }
+          getrs<T>(adjoint ? 'N' : kAdjoint<T>, static_cast<int>(n), static_cast<int>(m), lu,
+                   leading(n), pivots.data(), x, leading(n));
+          T* out = to.at(b);
+          for (int64_t i = 0; i < m; ++i) {
+            for (int64_t j = 0; j < n; ++j) {
+              out[i * to.row_stride() + j * to.column_stride()] = conjugate(x[i * n + j]);
+            }
+          }
+        });
   });
 }
 
@@ -120,9 +119,9 @@ void permutation(mt_ctx& /*ctx*/, const mt_args_linalg_lu_permutation& args) {
 }  // namespace
 
 void register_lu(KernelEntries& kernels) {
-  kernels.push_back(sdk::kernel<&factor, &factor_supports>("getrf", MT_TAKES_STRIDED));
-  kernels.push_back(sdk::kernel<&solve, &solve_supports>("getrs", MT_TAKES_STRIDED));
-  kernels.push_back(sdk::kernel<&permutation>("exchanges", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&factor, &factor_supports>("getrf", kMatrices));
+  kernels.push_back(sdk::kernel<&solve, &solve_supports>("getrs", kMatrices));
+  kernels.push_back(sdk::kernel<&permutation>("exchanges", kMatrices));
 }
 
 }  // namespace mytorch::lapack

@@ -24,7 +24,7 @@ const char* qr_supports(const mt_args_geqrf& args) { return size_reason(args.sel
 
 void qr(mt_ctx& ctx, const mt_args_geqrf& args) {
   const auto batch = sdk::batch_shape(args.self);
-  visit_type(sdk::TensorView(args.self).dtype(), [&](auto tag) {
+  sdk::visit_matrix_type(sdk::TensorView(args.self).dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const Matrices<const T> from(args.self, batch);
     const Matrices<T> to(args.a, batch), factors(args.tau, batch, 1);
@@ -54,7 +54,7 @@ const char* both_supports(const mt_args_linalg_qr& args) {
 void both(mt_ctx& ctx, const mt_args_linalg_qr& args) {
   const auto batch = sdk::batch_shape(args.A);
   const bool wants_q = args.mode[1] != 0;  // not "r"
-  visit_type(sdk::TensorView(args.A).dtype(), [&](auto tag) {
+  sdk::visit_matrix_type(sdk::TensorView(args.A).dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const Matrices<const T> from(args.A, batch);
     const Matrices<T> to_r(args.R, batch), to_q = wants_q ? Matrices<T>(args.Q, batch) : to_r;
@@ -90,7 +90,7 @@ const char* product_supports(const mt_args_linalg_householder_product& args) {
 
 void product_of_reflectors(mt_ctx& ctx, const mt_args_linalg_householder_product& args) {
   const auto batch = sdk::batch_shape(args.input);
-  visit_type(sdk::TensorView(args.input).dtype(), [&](auto tag) {
+  sdk::visit_matrix_type(sdk::TensorView(args.input).dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const Matrices<const T> from(args.input, batch), factors(args.tau, batch, 1);
     const Matrices<T> to(args.out, batch);
@@ -114,10 +114,9 @@ void product_of_reflectors(mt_ctx& ctx, const mt_args_linalg_householder_product
 }  // namespace
 
 void register_qr(KernelEntries& kernels) {
-  kernels.push_back(sdk::kernel<&both, &both_supports>("geqrf_orgqr", MT_TAKES_STRIDED));
-  kernels.push_back(sdk::kernel<&qr, &qr_supports>("geqrf", MT_TAKES_STRIDED));
-  kernels.push_back(
-      sdk::kernel<&product_of_reflectors, &product_supports>("orgqr", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&both, &both_supports>("geqrf_orgqr", kMatrices));
+  kernels.push_back(sdk::kernel<&qr, &qr_supports>("geqrf", kMatrices));
+  kernels.push_back(sdk::kernel<&product_of_reflectors, &product_supports>("orgqr", kMatrices));
 }
 
 }  // namespace mytorch::lapack

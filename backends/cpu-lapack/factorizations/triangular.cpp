@@ -20,7 +20,7 @@ const char* triangular_supports(const mt_args_linalg_solve_triangular& args) {
 
 void triangular(mt_ctx& ctx, const mt_args_linalg_solve_triangular& args) {
   const auto batch = sdk::batch_shape(args.out);
-  visit_type(sdk::TensorView(args.out).dtype(), [&](auto tag) {
+  sdk::visit_matrix_type(sdk::TensorView(args.out).dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const Matrices<const T> triangles(args.self, batch), right(args.B, batch);
     const Matrices<T> to(args.out, batch);
@@ -50,7 +50,7 @@ void triangular(mt_ctx& ctx, const mt_args_linalg_solve_triangular& args) {
 }  // namespace
 
 void register_triangular(KernelEntries& kernels) {
-  kernels.push_back(sdk::kernel<&triangular, &triangular_supports>("trsm", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&triangular, &triangular_supports>("trsm", kMatrices));
 }
 
 }  // namespace mytorch::lapack

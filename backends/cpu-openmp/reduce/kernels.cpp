@@ -128,9 +128,10 @@ int run_reduce_program(mt_ctx* ctx, const ReduceProgram& program, const char* ba
     if (run_small(program, compute, args)) return;
     Reduction job(program, compute, args);
     if (job.kept() == 0) return;
-    const int64_t groups = job.across() ? (job.kept() + kStates - 1) / kStates : job.kept();
-    const int64_t per_piece =
-        std::max<int64_t>(1, kPiece / (job.across() ? std::min(job.kept(), kStates) : 1));
+    // The outputs that are folded together: at most a row of them.
+    const int64_t each = job.across() ? std::min(job.group(0, job.kept()), kStates) : 1;
+    const int64_t groups = (job.kept() + each - 1) / each;
+    const int64_t per_piece = std::max<int64_t>(1, kPiece / each);
     const int64_t pieces = std::min({job.reduced() / per_piece, kMaxPieces,
                                      std::max<int64_t>(kMaxPieceStates / job.kept(), 1)});
     if (groups < kFewGroups && pieces > 1) {

@@ -204,7 +204,9 @@ void Reduction::fold_narrow(const States& states, const char* x, int64_t rows, i
     sums = at(0);
     fns_->reset(sums, wide);
     fns_->across(sums, x, joined * stride, rows / joined, wide, from);
-    for (int64_t j = 0; j < wide; j += n) fns_->merge(states, at(j), n);
+    // By halves, which are wide; `joined` is a power of two.
+    for (int64_t half = wide / 2; half >= n; half /= 2) fns_->merge(sums, at(half), half);
+    fns_->merge(states, sums, n);
     x += rows / joined * joined * stride;
     rows %= joined;
   }

@@ -3,7 +3,9 @@
 // factorization. Conformance tests compare the kernels with the reference.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <ostream>
@@ -27,7 +29,7 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 Tensor random_matrices(IntList sizes, ScalarType dtype = kFloat64, uint64_t seed = 1) {
   return randn(sizes, dtype, kCPU, Generator(seed));
 }
-Tensor turned(const Tensor& x) { return transpose(x, -2, -1); }
+Tensor turned(const Tensor& x) { return mH(x); }
 Tensor symmetric(const Tensor& x) { return (x + turned(x)) * 0.5; }
 Tensor definite(const Tensor& x) {
   return matmul(x, turned(x)) + eye(x.size(-2), x.dtype(), x.device());
@@ -52,6 +54,7 @@ std::string failure(const std::function<void()>& call) {
 struct Shape {
   const char* name;
   std::vector<int64_t> sizes;
+  ScalarType dtype = kFloat64;
 };
 std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << shape.name; }
 
@@ -68,11 +71,18 @@ INSTANTIATE_TEST_SUITE_P(
                     Shape{"wide", {3, 7}}, Shape{"batch", {40, 6, 6}},
                     Shape{"tall_batch", {2, 3, 20, 9}}, Shape{"blocked", {130, 130}},
                     Shape{"threaded", {300, 260}}, Shape{"empty", {0, 0}},
-                    Shape{"no_columns", {2, 4, 0}}, Shape{"no_batch", {0, 3, 3}}),
+                    Shape{"no_columns", {2, 4, 0}}, Shape{"no_batch", {0, 3, 3}},
+                    Shape{"complex", {5, 5}, kComplex128},
+                    Shape{"complex_tall", {7, 3}, kComplex128},
+                    Shape{"complex_wide", {3, 7}, kComplex128},
+                    Shape{"complex_batch", {2, 3, 6, 6}, kComplex128},
+                    Shape{"complex_blocked", {130, 130}, kComplex128},
+                    Shape{"complex_threaded", {300, 260}, kComplex128},
+                    Shape{"complex_empty", {0, 0}, kComplex128}),
     [](const auto& info) { return info.param.name; });
 
 TEST_P(Factorizations, QRIsOrthonormalTimesTriangular) {
-  const Tensor a = random_matrices(GetParam().sizes);
+  const Tensor a = random_matrices(GetParam().sizes, GetParam().dtype);
   for (const char* mode : {"reduced", "complete"}) {
     const auto [q, r] = linalg_qr(a, mode);
     EXPECT_LE(distance(matmul(q, r), a), 1e-12) << mode;
@@ -83,7 +93,7 @@ TEST_P(Factorizations, QRIsOrthonormalTimesTriangular) {
 }
 
 TEST_P(Factorizations, SVDIsOrthonormalAndDescending) {
-  const Tensor a = random_matrices(GetParam().sizes);
+  const Tensor a = random_matrices(GetParam().sizes, GetParam().dtype);
   for (const bool full : {false, true}) {
     const auto [u, s, vh] = linalg_svd(a, full);
     const int64_t k = s.size(-1);
@@ -100,18 +110,19 @@ TEST_P(Factorizations, SVDIsOrthonormalAndDescending) {
 }
 
 TEST_P(Factorizations, LUIsPermutedLowerTimesUpper) {
-  const Tensor a = random_matrices(GetParam().sizes);
+  const Tensor a = random_matrices(GetParam().sizes, GetParam().dtype);
   const auto [p, l, u] = linalg_lu(a);
   EXPECT_LE(distance(matmul(matmul(p, l), u), a), 1e-12);
   EXPECT_LE(from_orthonormal(p), 0);
-  EXPECT_LE(largest_magnitude(l), 1);
+  // Pivots of complex matrices are chosen by the sum of the magnitudes of both parts.
+  EXPECT_LE(largest_magnitude(l), a.is_complex() ? std::sqrt(2.0) : 1.0);
 }
 
 TEST_P(Factorizations, SolversSolve) {
   const std::vector<int64_t> sizes = GetParam().sizes;
-  const Tensor x = random_matrices(sizes);
+  const Tensor x = random_matrices(sizes, GetParam().dtype);
   const Tensor a = definite(x);  // (..., m, m)
-  const Tensor b = random_matrices(sizes, kFloat64, 2);
+  const Tensor b = random_matrices(sizes, GetParam().dtype, 2);
   EXPECT_LE(distance(matmul(a, linalg_solve(a, b)), b), 1e-9);
   EXPECT_LE(distance(matmul(linalg_solve(a, turned(b), false), a), turned(b)), 1e-9);
   const Tensor factor = linalg_cholesky(a);
@@ -122,12 +133,64 @@ TEST_P(Factorizations, SolversSolve) {
   EXPECT_LE(distance(matmul(a, vectors), vectors * unsqueeze(values, -2)), 1e-9);
   EXPECT_LE(from_orthonormal(vectors), 1e-12);
   EXPECT_LE(distance(linalg_eigvalsh(a), values), 1e-9);
+  const Tensor root = linalg_matrix_sqrth(a);
+  EXPECT_LE(distance(matmul(root, root), a), 1e-9);
+}
+
+// A square matrix of the type and batch, of as many rows.
+Tensor square_of(const Shape& shape, uint64_t seed = 1) {
+  std::vector<int64_t> sizes = shape.sizes;
+  sizes.back() = sizes[sizes.size() - 2];
+  return random_matrices(sizes, shape.dtype, seed);
+}
+
+TEST_P(Factorizations, GeneralEigenvectorsAreScaledByTheirEigenvalues) {
+  const Tensor a = square_of(GetParam());
+  const auto [values, vectors] = linalg_eig(a);
+  EXPECT_TRUE(values.is_complex());
+  EXPECT_LE(distance(matmul(a.to(values.dtype()), vectors), vectors * unsqueeze(values, -2)),
+            1e-10);
+  const Tensor norms = linalg_vector_norm(vectors, 2, -2);
+  EXPECT_LE(distance(norms, ones_like(norms)), 1e-13);
+  EXPECT_LE(distance(linalg_eigvals(a), values), 1e-10);
+  EXPECT_LE(distance(prod(values, -1), linalg_det(a.to(values.dtype()))),
+            1e-10 * std::max(1.0, largest_magnitude(prod(values, -1))));
+  const int64_t n = values.size(-1);
+  if (n > 1) {
+    const Tensor real_parts = real(values);
+    const Tensor gaps = narrow(real_parts, -1, 1, n - 1) - narrow(real_parts, -1, 0, n - 1);
+    EXPECT_FALSE(any(lt(gaps, -1e-12)).item<bool>());
+  }
+}
+
+TEST_P(Factorizations, IndefiniteMatricesAreSolved) {
+  const Tensor x = square_of(GetParam());
+  const Tensor b = random_matrices(GetParam().sizes, GetParam().dtype, 2);
+  for (const bool hermitian : {false, true}) {
+    const Tensor a = hermitian ? symmetric(x) : (x + mT(x)) * 0.5;
+    const auto [factors, pivots] = linalg_ldl_factor(tril(a) + triu(ones_like(a), 1), hermitian);
+    EXPECT_EQ(distance(tril(factors), factors), 0);
+    EXPECT_LE(distance(matmul(a, linalg_ldl_solve(factors, pivots, b, hermitian)), b), 1e-10)
+        << hermitian;
+  }
+}
+
+TEST_P(Factorizations, LargestSingularValuesApproximate) {
+  const Tensor a = random_matrices(GetParam().sizes, GetParam().dtype);
+  const auto [u, s, vh] = linalg_svd(a, false);
+  const int64_t k = std::min<int64_t>(2, s.size(-1));
+  const Tensor near =
+      matmul(narrow(u, -1, 0, k) * unsqueeze(narrow(s, -1, 0, k), -2), narrow(vh, -2, 0, k));
+  const auto [lu, ls, lv] = svd_lowrank(near, 3, 2, {}, Generator(3));
+  EXPECT_LE(distance(matmul(lu * unsqueeze(ls, -2), turned(lv)), near), 1e-11);
+  EXPECT_LE(distance(narrow(ls, -1, 0, k), narrow(s, -1, 0, k)), 1e-11);
+  EXPECT_LE(distance(narrow(lu, -1, 0, k), narrow(u, -1, 0, k)), 1e-9);
 }
 
 TEST_P(Factorizations, StridesDoNotMatter) {
-  const Tensor a = random_matrices(GetParam().sizes);
+  const Tensor a = random_matrices(GetParam().sizes, GetParam().dtype);
   const Tensor other = turned(turned(a).contiguous());
-  Tensor spread = zeros({a.numel() * 2}, kFloat64);
+  Tensor spread = zeros({a.numel() * 2}, a.dtype());
   std::vector<int64_t> strides(a.strides().begin(), a.strides().end());
   for (int64_t& stride : strides) stride *= 2;
   spread = as_strided(spread, a.sizes(), strides);
@@ -162,6 +225,31 @@ TEST_P(FactorizationsOf, FirstLargeElementOfAVectorIsPositive) {
   }
 }
 
+TEST_P(FactorizationsOf, FirstLargeElementOfAComplexVectorIsPositive) {
+  const Tensor a = random_matrices({20, 4, 4}, kComplex128);
+  for (const Tensor& vectors : {std::get<1>(linalg_eigh(symmetric(a))), std::get<0>(linalg_svd(a)),
+                                std::get<1>(linalg_eig(a)), std::get<0>(svd_lowrank(a, 4))}) {
+    const Tensor size = abs(vectors);
+    const Tensor large = ge(size, amax(size, {-2}, true) * 0.9).to(kFloat64);
+    const Tensor first = large * (cumsum(large, -2) == 1).to(kFloat64);
+    const Tensor element = sum(first * vectors, {-2});
+    EXPECT_TRUE(all(real(element) > 0).item<bool>());
+    EXPECT_LE(largest_magnitude(imag(element)), 1e-14);
+  }
+}
+
+TEST_P(FactorizationsOf, ConjugatePairsAreInOrder) {
+  // The eigenvalues are +-i and +-2i: their real parts are 0 but for rounding.
+  const Tensor x = random_matrices({4, 4});
+  const Tensor skew =
+      tensor({0.0, 1.0, 0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, -2.0, 0.0})
+          .to(kFloat64)
+          .view({4, 4});
+  const Tensor q = std::get<0>(linalg_qr(x));
+  const Tensor values = linalg_eigvals(matmul(matmul(q, skew), turned(q)));
+  EXPECT_LE(distance(imag(values), tensor({-2.0, -1.0, 1.0, 2.0}).to(kFloat64)), 1e-13);
+}
+
 TEST_P(FactorizationsOf, InfoTellsWhatFailed) {
   const Tensor a = tensor({4.0, 2.0, 2.0, 3.0, 1.0, 2.0, 2.0, 1.0}).to(kFloat64).view({2, 2, 2});
   const auto [factor, info] = linalg_cholesky_ex(a);
@@ -185,6 +273,8 @@ TEST_P(FactorizationsOf, NaNEndsAndIsSeen) {
       EXPECT_NE(failure([&] { linalg_eigh(a); }).find("non-finite"), std::string::npos) << n;
       EXPECT_NE(failure([&] { linalg_eigvalsh(a); }).find("non-finite"), std::string::npos) << n;
       EXPECT_NE(failure([&] { linalg_svd(a); }).find("non-finite"), std::string::npos) << n;
+      EXPECT_NE(failure([&] { linalg_eig(a); }).find("non-finite"), std::string::npos) << n;
+      EXPECT_TRUE(all(isnan(diagonal(std::get<0>(linalg_ldl_factor_ex(a))))).item<bool>()) << n;
       EXPECT_TRUE(any(isnan(std::get<1>(linalg_qr(a)))).item<bool>()) << n;
       EXPECT_FALSE(all(isfinite(std::get<0>(linalg_lu_factor_ex(a)))).item<bool>()) << n;
     }
@@ -229,6 +319,32 @@ TEST_P(FactorizationsOf, GradientsOfInvariantsAreThoseOfDifferences) {
     });
     check("singular values", a, [](const Tensor& x) { return linalg_svdvals(x); });
   }
+  for (const ScalarType dtype : {kFloat64, kComplex128}) {
+    check("the exponential by eigenvectors of a general matrix", random_matrices({2, 3, 3}, dtype),
+          [](const Tensor& x) {
+            const auto [values, vectors] = linalg_eig(x);
+            return linalg_solve(mT(vectors), mT(vectors * unsqueeze(exp(values), -2)));
+          });
+    check("eigenvalues of a general matrix", random_matrices({2, 3, 3}, dtype),
+          [](const Tensor& x) { return linalg_eigvals(x); });
+  }
+  for (const std::vector<int64_t>& sizes :
+       {std::vector<int64_t>{3, 3}, {4, 2}, {2, 4}, {2, 4, 3}}) {
+    const Tensor a = random_matrices(sizes, kComplex128, 5);
+    check("the projection on complex columns by QR", a, [](const Tensor& x) {
+      const auto [q, r] = linalg_qr(x);
+      return cat({flatten(matmul(q, turned(q))), flatten(matmul(turned(r), r))});
+    });
+    check("the complex polar factor by SVD", a, [](const Tensor& x) {
+      const auto [u, s, vh] = linalg_svd(x, false);
+      return matmul(u, vh) + matmul(u * unsqueeze(s * s, -2), vh);
+    });
+  }
+  check("the complex square root by eigenvectors", random_matrices({2, 3, 3}, kComplex128),
+        [](const Tensor& x) {
+          const auto [values, vectors] = linalg_eigh(definite(x));
+          return matmul(vectors * unsqueeze(sqrt(values), -2), turned(vectors));
+        });
   check("the square root by eigenvectors", random_matrices({2, 3, 3}), [](const Tensor& x) {
     const auto [values, vectors] = linalg_eigh(definite(x));
     return matmul(vectors * unsqueeze(sqrt(values), -2), turned(vectors));

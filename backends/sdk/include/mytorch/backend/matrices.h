@@ -12,19 +12,52 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <cstdint>
+#include <limits>
+#include <numeric>
 #include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "mytorch/backend/dtype.h"
 #include "mytorch/backend/error.h"
 #include "mytorch/backend/sizes.h"
 #include "mytorch/backend/tensor.h"
 
 namespace mytorch::sdk {
 inline namespace v1 {
+
+template <class T>
+inline constexpr bool is_complex_number = false;
+template <class T>
+inline constexpr bool is_complex_number<std::complex<T>> = true;
+// The type of the parts of a complex number; a real type itself.
+template <class T>
+struct RealOfType {
+  using type = T;
+};
+template <class T>
+struct RealOfType<std::complex<T>> {
+  using type = T;
+};
+template <class T>
+using RealOf = typename RealOfType<T>::type;
+
+// Calls f(TypeTag) with the type of matrices: float, double, or the complex type of one of these.
+// The host has refused others.
+template <class F>
+void visit_matrix_type(mt_dtype dtype, F&& f) {
+  const bool wide = dtype.bits == (is_complex(dtype) ? 128 : 64);
+  if (is_complex(dtype)) {
+    if (wide) return f(TypeTag<std::complex<double>>{});
+    return f(TypeTag<std::complex<float>>{});
+  }
+  if (wide) return f(TypeTag<double>{});
+  f(TypeTag<float>{});
+}
 
 // The matrices (..., m, n) of an operand, or with `dims` 1 its vectors (..., n), which are columns;
 // with 0 its elements. An operand with fewer matrices than `batch` is broadcast.
@@ -142,6 +175,44 @@ bool needs_flip(const T* vector, int64_t n) {
   return false;
 }
 
+// Returns the factor that makes a vector unique in that way. Of a complex vector, that element
+// becomes real and positive.
+template <class T>
+T unique_factor(const T* vector, int64_t n) {
+  if constexpr (is_complex_number<T>) {
+    RealOf<T> largest = 0;
+    for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(vector[i]));
+    for (int64_t i = 0; i < n && largest > 0; ++i) {
+      const RealOf<T> size = std::abs(vector[i]);
+      if (size >= largest * static_cast<RealOf<T>>(0.9)) return std::conj(vector[i]) / size;
+    }
+    return T(1);
+  } else {
+    return needs_flip(vector, n) ? T(-1) : T(1);
+  }
+}
+
+// Returns the order in which the eigenvalues of a general matrix are given: by real part, and those
+// whose real parts differ by rounding alone, such as of a conjugate pair, by imaginary part.
+template <class T>
+std::vector<int64_t> order_of_eigenvalues(const std::complex<T>* values, int64_t n) {
+  T largest = 0;
+  for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(values[i]));
+  const T rounding = largest * 64 * std::numeric_limits<T>::epsilon();
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return values[a].real() < values[b].real(); });
+  for (auto begin = order.begin(); begin != order.end();) {
+    auto end = begin + 1;
+    while (end != order.end() && values[*end].real() - values[*(end - 1)].real() <= rounding) ++end;
+    std::stable_sort(begin, end,
+                     [&](int64_t a, int64_t b) { return values[a].imag() < values[b].imag(); });
+    begin = end;
+  }
+  return order;
+}
+
 // Throws Error(MT_ERROR_VALUE), naming the element of the batch if there is a batch.
 [[noreturn]] inline void fail_matrix(const char* op, const TensorView& of, int64_t b,
                                      const std::string& what) {
@@ -167,6 +238,10 @@ inline std::string singular(int order) {
   const std::string at = std::to_string(order - 1);
   return "U[" + at + ", " + at + "] is 0, so a solve with the factorization would divide by 0";
 }
+inline std::string no_diagonal(int order) {
+  const std::string at = std::to_string(order - 1);
+  return "D[" + at + ", " + at + "] is 0, so a solve with the factorization would divide by 0";
+}
 inline constexpr const char* kNotFinite =
     "the algorithm failed to converge because the input matrix contained non-finite values";
 
@@ -175,6 +250,24 @@ inline void check_pivot(const char* op, int64_t pivot, int64_t rows) {
   if (pivot >= 1 && pivot <= rows) return;
   throw Error(MT_ERROR_VALUE, "[" + std::string(op) + "] pivot " + std::to_string(pivot) + " of " +
                                   std::to_string(rows) + " rows: pivots count from 1");
+}
+
+// Checks the pivots of linalg_ldl_factor_ex, which are negative for blocks of two rows. Throws
+// Error(MT_ERROR_VALUE).
+inline void check_block_pivots(const char* op, const int32_t* pivots, int64_t rows) {
+  const auto fail = [&](int64_t i, const std::string& what) {
+    throw Error(MT_ERROR_VALUE, "[" + std::string(op) + "] pivot " + std::to_string(pivots[i]) +
+                                    " of " + std::to_string(rows) + " rows: " + what);
+  };
+  for (int64_t i = 0; i < rows; ++i) {
+    const int64_t pivot = pivots[i];
+    if (pivot == 0 || pivot > rows || pivot < -rows) fail(i, "pivots count from 1 or -1");
+    if (pivot > 0) continue;
+    if (i + 1 == rows || pivots[i + 1] != pivots[i]) {
+      fail(i, "a block of two rows has the same negative pivot twice");
+    }
+    ++i;
+  }
 }
 
 }  // namespace v1
