@@ -54,7 +54,9 @@ class SuitesTest(unittest.TestCase):
         cases = json.loads(emitter(ROOT / "bench" / "emit.py").suites(self.ops))
         self.assertEqual(
             {c["suite"] for c in cases},
-            set("overhead pointwise complex reduce matmul conv norm attention fused index optim linalg".split()),
+            set(
+                "overhead pointwise complex reduce matmul conv norm attention fused index optim linalg fourier".split()
+            ),
         )
 
     def test_a_case(self):
