@@ -45,6 +45,7 @@
   FAMILY(singular_values)             \
   FAMILY(cusolver_factors)            \
   FAMILY(cusolver_spectra)            \
+  FAMILY(cusolver_complex)            \
   FAMILY(fourier)
 
 namespace mytorch::cuda {

@@ -74,21 +74,29 @@ __device__ __forceinline__ T warp_most(T x) {
 template <class T>
 inline constexpr T kEpsilon = std::numeric_limits<T>::epsilon();
 
-// The sign of a vector, x(i) for i < n, of which the first element that is near the largest one
-// shall be positive (sdk::needs_flip). All lanes of a warp call it.
+// The first of n elements whose magnitude size(i) is near the largest one, or n. All lanes of a
+// warp call it.
 template <class T, class F>
-__device__ __forceinline__ T sign_of_vector(int n, F&& x) {
+__device__ __forceinline__ int first_large(int n, F&& size) {
   T most = 0;
-  for (int i = lane_of(); i < n; i += 32) most = fabs(x(i)) > most ? fabs(x(i)) : most;
+  for (int i = lane_of(); i < n; i += 32) most = size(i) > most ? size(i) : most;
   most = warp_most(most);
   int first = n;
   for (int i = lane_of(); i < n && first == n; i += 32) {
-    if (fabs(x(i)) >= most * T(0.9)) first = i;
+    if (size(i) >= most * T(0.9)) first = i;
   }
   for (int lanes = 16; lanes > 0; lanes /= 2) {
     const int other = __shfl_xor_sync(0xFFFFFFFFu, first, lanes);
     first = other < first ? other : first;
   }
+  return first;
+}
+
+// The sign of a vector, x(i) for i < n, of which the first element that is near the largest one
+// shall be positive (sdk::needs_flip). All lanes of a warp call it.
+template <class T, class F>
+__device__ __forceinline__ T sign_of_vector(int n, F&& x) {
+  const int first = first_large<T>(n, [&](int i) { return fabs(x(i)); });
   return first < n && x(first) < 0 ? T(-1) : T(1);
 }
 

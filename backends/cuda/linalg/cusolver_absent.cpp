@@ -42,6 +42,9 @@ void register_cusolver_spectra(KernelEntries& kernels) {
   decline_all<mt_args_linalg_eigh_forward, mt_args_linalg_svd_forward>(kernels);
 }
 
+// The others decline complex matrices, too.
+void register_cusolver_complex(KernelEntries& /*kernels*/) {}
+
 }  // namespace mytorch::cuda
 
 #endif

@@ -79,14 +79,6 @@ const char* svd_supports(const mt_args_linalg_svd_forward& args) {
   return reason != nullptr ? reason : library_reason(args.Vh);
 }
 
-gesvdjInfo_t jacobi_options(double tolerance) {
-  gesvdjInfo_t options = nullptr;
-  check(solver().cusolverDnCreateGesvdjInfo(&options), "cusolverDnCreateGesvdjInfo");
-  check(solver().cusolverDnXgesvdjSetTolerance(options, tolerance), "gesvdjSetTolerance");
-  check(solver().cusolverDnXgesvdjSetMaxSweeps(options, 400), "gesvdjSetMaxSweeps");
-  return options;
-}
-
 // The operands of the library, m >= n: x = u diag(values) v^T.
 struct Decomposition {
   const Columns &x, &values, &u, &v;

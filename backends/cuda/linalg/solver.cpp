@@ -93,6 +93,14 @@ cusolverDnParams_t solver_params() {
   return params;
 }
 
+gesvdjInfo_t jacobi_options(double tolerance) {
+  gesvdjInfo_t options = nullptr;
+  check(solver().cusolverDnCreateGesvdjInfo(&options), "cusolverDnCreateGesvdjInfo");
+  check(solver().cusolverDnXgesvdjSetTolerance(options, tolerance), "gesvdjSetTolerance");
+  check(solver().cusolverDnXgesvdjSetMaxSweeps(options, 400), "gesvdjSetMaxSweeps");
+  return options;
+}
+
 const char* library_reason(const sdk::TensorView& x) {
   constexpr int64_t kMost = int64_t{1} << 28;
   const int64_t m = x.size(-2), n = x.size(-1);
