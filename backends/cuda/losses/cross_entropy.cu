@@ -221,8 +221,9 @@ __device__ __forceinline__ Share<Wide<T>> share_of(const Targets& targets, const
   const W scale = g / given.total.get<W>();
   const W smoothing = static_cast<W>(given.smoothing);
   share.own = (W(1) - smoothing) * targets.weight_of<W>(t) * scale;
-  share.factor = share.own + smoothing * scale;
-  share.every = smoothing / static_cast<W>(n) * scale;
+  const W spread = smoothing == 0 ? W(0) : smoothing * scale;  // the scale may be infinite
+  share.factor = share.own + spread;
+  share.every = spread / static_cast<W>(n);
   return share;
 }
 

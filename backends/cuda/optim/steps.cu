@@ -76,6 +76,12 @@ __device__ double power(double base, double exponent) {
 // ---- update rules: `at` holds an element of each list, written lists first; Numbers are computed
 // once per block
 
+// Returns the gradient with weight decay. Without decay, an infinite parameter has no part in it.
+template <class W>
+__device__ __forceinline__ W decayed(W gradient, W decay, W parameter) {
+  return decay == 0 ? gradient : gradient + decay * parameter;
+}
+
 template <class T, bool kLargest>
 struct Adam {
   using W = Wide<T>;
@@ -104,7 +110,7 @@ struct Adam {
   }
   __device__ static void apply(const Numbers& n, W (&at)[kLists]) {
     auto& [parameter, mean, square] = reinterpret_cast<W(&)[3]>(at);
-    const W gradient = n.scale * at[kLists - 1] + n.decay * parameter;
+    const W gradient = decayed(n.scale * at[kLists - 1], n.decay, parameter);
     mean += n.rate1 * (gradient - mean);
     square += n.rate2 * (gradient * gradient - square);
     W under = square;
@@ -164,7 +170,7 @@ struct RmsProp {
             static_cast<W>(weight_decay), static_cast<W>(maximize ? -1 : 1)};
   }
   __device__ static void apply(const Numbers& n, W (&at)[kLists]) {
-    const W gradient = n.scale * at[2] + n.decay * at[0];
+    const W gradient = decayed(n.scale * at[2], n.decay, at[0]);
     at[1] += n.rate * (gradient * gradient - at[1]);
     at[0] -= n.lr * gradient / (sqrt(at[1]) + n.eps);
   }
@@ -188,7 +194,7 @@ struct Adagrad {
             static_cast<W>(weight_decay), static_cast<W>(maximize ? -1 : 1)};
   }
   __device__ static void apply(const Numbers& n, W (&at)[kLists]) {
-    const W gradient = n.scale * at[2] + n.decay * at[0];
+    const W gradient = decayed(n.scale * at[2], n.decay, at[0]);
     at[1] += gradient * gradient;
     at[0] -= n.lr * gradient / (sqrt(at[1]) + n.eps);
   }

@@ -257,19 +257,6 @@ bool in_packs(const Lines<N>& lines, std::initializer_list<const void*> operands
   return whole;
 }
 
-// Rows of up to 32 * kManyPacks packs belong to a warp, which needs no barriers, if they are many.
-template <class T>
-RowShape softmax_shape(const mt_ctx& ctx, int64_t rows, int64_t n, bool whole) {
-  RowShape shape = row_shape<T>(rows, n, whole);
-  const bool many = rows >= 16 * properties(ctx.device.index).multiprocessors;
-  if (whole && many && shape.grid.threads.x > 32 && n <= 32 * kManyPacks * kPack<T>) {
-    shape.packs = kManyPacks;
-    shape.grid.threads = dim3(32, 4);
-    shape.grid.blocks = dim3(static_cast<unsigned>(std::min<int64_t>((rows + 3) / 4, 1 << 30)));
-  }
-  return shape;
-}
-
 Grid long_rows(int64_t count) {
   Grid grid;
   grid.threads = dim3(kLongThreads);
@@ -307,16 +294,18 @@ void forward(mt_ctx& ctx, const Args& args) {
     T* y = out.data<T>();
     if (same && are_rows(lines)) {
       const bool whole = in_packs<T>(lines, {self.raw(), out.raw()});
-      const RowShape shape = softmax_shape<T>(ctx, lines.count(), n, whole);
-      if (whole && shape.packs != kFewPacks && shape.grid.threads.x > 32) {
+      const RowShape shape = row_shape<T>(lines.count(), n, whole);
+      if (whole && shape.packs != kFewPacks) {
         launch(ctx, "softmax", softmax_long<kLog, T>, long_rows(lines.count()), lines.loop, n, x,
                y);
         return;
       }
       if (shape.width != 0) {
         with_row_shape<T>(shape, [&](auto width, auto packs) {
-          launch(ctx, "softmax", softmax_rows<kLog, T, width(), packs()>, shape.grid, lines.loop, n,
-                 x, y);
+          if constexpr (width() == 1 || packs() == kFewPacks) {
+            launch(ctx, "softmax", softmax_rows<kLog, T, width(), packs()>, shape.grid, lines.loop,
+                   n, x, y);
+          }
         });
         return;
       }
