@@ -34,6 +34,8 @@ from codegen.records import load  # noqa: E402
 # Larger programs hold a function of codegen/special.yaml. codegen/tests/test_special.py compares these with 50-digit
 # values.
 MOST_NODES = 90
+# Results that differ from an operand beyond the digits of goldens. core.Nextafter compares their bits.
+BIT_BY_BIT = {"nextafter_steps"}
 
 # Common mistakes for each operation.
 SLIPS = {
@@ -461,7 +463,7 @@ def main() -> int:
                 cases.setdefault(case["op"], []).append(case)
     found = Examination()
     for name, op in ops.items():
-        if op.body is None or op.derived or only and name not in only:
+        if op.body is None or op.derived or name in BIT_BY_BIT or only and name not in only:
             continue
         found.programs(op, None, [Golden(op, case) for case in cases.get(name, [])])
         derived = ops.get(op.grad.derived)

@@ -79,8 +79,9 @@ struct Largest {
 };
 
 // Combines the values of a row's threads in a fixed order: of a warp if rows belong to warps, else
-// of the block. `none` is the neutral element.
-template <class W, class Op>
+// of the block. `none` is the neutral element. `kApart`: a barrier lies between any two calls with
+// these types, as where sums and maxima alternate.
+template <bool kApart = false, class W, class Op>
 __device__ __forceinline__ W row_combine(W value, Op op, W none) {
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) {
@@ -89,7 +90,7 @@ __device__ __forceinline__ W row_combine(W value, Op op, W none) {
   if (blockDim.x == 32) return value;
   __shared__ W parts[32];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  __syncthreads();  // all threads have read the parts of an earlier call
+  if constexpr (!kApart) __syncthreads();  // all threads have read the parts of an earlier call
   if (lane == 0) parts[warp] = value;
   __syncthreads();
   value = lane < blockDim.x / 32 ? parts[lane] : none;
@@ -99,9 +100,9 @@ __device__ __forceinline__ W row_combine(W value, Op op, W none) {
   }
   return value;
 }
-template <class W>
+template <bool kApart = false, class W>
 __device__ __forceinline__ W row_sum(W value) {
-  return row_combine(value, AddUp(), W(0));
+  return row_combine<kApart>(value, AddUp(), W(0));
 }
 // Two sums with the barriers of one.
 template <class W>
@@ -183,6 +184,16 @@ struct OwnRow {
       if (!holds(p, n)) continue;
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) f(widen(pack[p].at[k]));
+    }
+  }
+  // Replaces each element x by f(x).
+  template <class F>
+  __device__ __forceinline__ void change(int64_t n, F&& f) {
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      if (!holds(p, n)) continue;
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) pack[p].at[k] = convert<T>(f(widen(pack[p].at[k])));
     }
   }
   // Stores f(x, p, k) for each element x, with its pack and its position in it.

@@ -88,7 +88,7 @@ struct Adam {
   static constexpr int kLists = kLargest ? 5 : 4;
   static constexpr int kWritten = kLists - 1;  // the gradient is last
   struct Numbers {
-    W lr, rate1, rate2, eps, shrink, decay, scale;
+    W lr, rate1, keep2, rate2, eps, shrink, decay, scale;
   };
   Number lr, step;
   double beta1, beta2, eps, weight_decay;
@@ -102,6 +102,7 @@ struct Adam {
     const double one1 = __dadd_rn(1, -power(beta1, t));
     return {static_cast<W>(__ddiv_rn(__dmul_rn(rate, root2), one1)),
             static_cast<W>(1 - beta1),
+            static_cast<W>(beta2),
             static_cast<W>(1 - beta2),
             static_cast<W>(__dmul_rn(eps, root2)),
             static_cast<W>(decoupled ? __dadd_rn(1, -__dmul_rn(rate, weight_decay)) : 1.0),
@@ -112,7 +113,7 @@ struct Adam {
     auto& [parameter, mean, square] = reinterpret_cast<W(&)[3]>(at);
     const W gradient = decayed(n.scale * at[kLists - 1], n.decay, parameter);
     mean += n.rate1 * (gradient - mean);
-    square += n.rate2 * (gradient * gradient - square);
+    square = n.keep2 * square + n.rate2 * (gradient * gradient);
     W under = square;
     if constexpr (kLargest) {
       at[3] = at[3] >= square || at[3] != at[3] ? at[3] : square;  // propagates NaN

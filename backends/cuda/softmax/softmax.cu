@@ -39,13 +39,20 @@ __global__ void __launch_bounds__(kRowThreads<kPacks>, kRowBlocks<kPacks>)
     row.load(x + at[1], n);
     W most = kLowest<W>;
     row.for_each(n, [&](W value) { most = Largest()(value, most); });
-    most = row_combine(most, Largest(), kLowest<W>);
+    most = row_combine<true>(most, Largest(), kLowest<W>);
+    // Exponentials of the wide types are kept in place of the elements.
+    constexpr bool kKeeps = !kLog && !is_half<T>;
     W sum = 0;
-    row.for_each(n, [&](W value) { sum += power<T>(value - most); });
-    sum = row_sum(sum);
+    if constexpr (kKeeps) {
+      row.change(n, [&](W value) { return power<T>(value - most); });
+      row.for_each(n, [&](W value) { sum += value; });
+    } else {
+      row.for_each(n, [&](W value) { sum += power<T>(value - most); });
+    }
+    sum = row_sum<true>(sum);
     const W last = kLog ? logarithm(sum) : W(1) / sum;
     row.store(y + at[0], n, [&](W value, int, int) {
-      return kLog ? value - most - last : power<T>(value - most) * last;
+      return kLog ? value - most - last : kKeeps ? value * last : power<T>(value - most) * last;
     });
   }
 }
