@@ -2,6 +2,8 @@
 // "An algorithm for the machine calculation of complex Fourier series", 1965), and of long primes
 // as a convolution (L. I. Bluestein, "A linear filtering approach to the computation of the
 // discrete Fourier transform", 1970), so that every length n takes O(n log n) operations.
+#include "mytorch/backend/fourier.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -207,42 +209,29 @@ struct Array {
   std::vector<Z> data;
 };
 
-std::vector<int> dims_of(const mt_int_list& list, const TensorView& x) {
-  std::vector<int> dims;
-  for (const int64_t d : sdk::to_span(list)) dims.push_back(sdk::wrap_dim(d, x.ndim()));
-  return dims;
-}
-
-// 1, or 1 over the number of points or its root.
-double factor_of(int64_t normalization, const TensorView& points, const std::vector<int>& dims) {
-  double n = 1;
-  for (const int d : dims) n *= static_cast<double>(points.size(d));
-  return normalization == 0 ? 1 : normalization == 1 ? 1 / std::sqrt(n) : 1 / n;
-}
-
 }  // namespace
 
 void fft_c2c(mt_ctx& /*ctx*/, const mt_args__fft_c2c& args) {
   if (TensorView(args.out).numel() == 0) return;
   Array x{TensorView(args.self)};
-  const std::vector<int> dims = dims_of(args.dim, args.self);
+  const std::vector<int> dims = sdk::fourier_dims(args.dim, args.self);
   for (const int d : dims) x.transform(d, args.forward != 0);
-  x.store(args.out, factor_of(args.normalization, args.self, dims));
+  x.store(args.out, sdk::fourier_factor(args.normalization, args.self, dims));
 }
 
 void fft_r2c(mt_ctx& /*ctx*/, const mt_args__fft_r2c& args) {
   if (TensorView(args.out).numel() == 0) return;
   Array x{TensorView(args.self)};
-  const std::vector<int> dims = dims_of(args.dim, args.self);
+  const std::vector<int> dims = sdk::fourier_dims(args.dim, args.self);
   for (const int d : dims) x.transform(d, true);
-  const double factor = factor_of(args.normalization, args.self, dims);
+  const double factor = sdk::fourier_factor(args.normalization, args.self, dims);
   x.resized(dims.back(), TensorView(args.out).size(dims.back())).store(args.out, factor);
 }
 
 void fft_c2r(mt_ctx& /*ctx*/, const mt_args__fft_c2r& args) {
   if (TensorView(args.out).numel() == 0) return;
   Array half{TensorView(args.self)};
-  const std::vector<int> dims = dims_of(args.dim, args.self);
+  const std::vector<int> dims = sdk::fourier_dims(args.dim, args.self);
   const int last = dims.back();
   for (const int d : dims) {
     if (d != last) half.transform(d, false);
@@ -258,7 +247,7 @@ void fft_c2r(mt_ctx& /*ctx*/, const mt_args__fft_c2r& args) {
     }
   });
   x.transform(last, false);
-  x.store(args.out, factor_of(args.normalization, args.out, dims));
+  x.store(args.out, sdk::fourier_factor(args.normalization, args.out, dims));
 }
 
 }  // namespace mytorch::reference

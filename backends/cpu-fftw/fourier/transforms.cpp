@@ -1,7 +1,6 @@
 // The transforms of tensors: one pass over their lines for each dimension.
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "mytorch/abi_ops/_fft_c2r.h"
 #include "mytorch/abi_ops/_fft_r2c.h"
 #include "mytorch/backend.h"
+#include "mytorch/backend/fourier.h"
 
 namespace mytorch::fftw {
 namespace {
@@ -118,22 +118,9 @@ void pass(mt_ctx& ctx, const TensorView& from, const TensorView& to, int dim, co
 
 // ---- the arguments ----
 
-std::vector<int> dims_of(const mt_int_list& list, const TensorView& x) {
-  std::vector<int> dims;
-  for (const int64_t d : sdk::to_span(list)) dims.push_back(sdk::wrap_dim(d, x.ndim()));
-  return dims;
-}
-
-// 1, or 1 over the number of points or its root.
-double factor_of(int64_t normalization, const TensorView& points, const std::vector<int>& dims) {
-  double n = 1;
-  for (const int d : dims) n *= static_cast<double>(points.size(d));
-  return normalization == 0 ? 1 : normalization == 1 ? 1 / std::sqrt(n) : 1 / n;
-}
-
 // Lengths for which the squares of indices and FFTW's sizes have no overflow.
 const char* size_reason(const TensorView& points, const mt_int_list& dim) {
-  for (const int d : dims_of(dim, points)) {
+  for (const int d : sdk::fourier_dims(dim, points)) {
     if (points.size(d) > int64_t{1} << 30) return "a dimension has more than 2^30 elements";
   }
   return nullptr;
@@ -155,10 +142,10 @@ void visit_parts(const TensorView& complex, F&& f) {
 void c2c(mt_ctx& ctx, const mt_args__fft_c2c& args) {
   const TensorView self = args.self, out = args.out;
   if (out.numel() == 0) return;
-  const std::vector<int> dims = dims_of(args.dim, self);
+  const std::vector<int> dims = sdk::fourier_dims(args.dim, self);
   visit_parts(out, [&](auto part) {
     using T = decltype(part);
-    const T factor = static_cast<T>(factor_of(args.normalization, self, dims));
+    const T factor = static_cast<T>(sdk::fourier_factor(args.normalization, self, dims));
     // From the last dimension on, which is mostly contiguous.
     for (size_t i = dims.size(); i-- > 0;) {
       const ComplexRow<T> row(self.size(dims[i]), args.forward != 0);
@@ -171,10 +158,10 @@ void c2c(mt_ctx& ctx, const mt_args__fft_c2c& args) {
 void r2c(mt_ctx& ctx, const mt_args__fft_r2c& args) {
   const TensorView self = args.self, out = args.out;
   if (out.numel() == 0) return;
-  const std::vector<int> dims = dims_of(args.dim, self);
+  const std::vector<int> dims = sdk::fourier_dims(args.dim, self);
   visit_parts(out, [&](auto part) {
     using T = decltype(part);
-    const T factor = static_cast<T>(factor_of(args.normalization, self, dims));
+    const T factor = static_cast<T>(sdk::fourier_factor(args.normalization, self, dims));
     const int last = dims.back();
     const RealRow<T> real(self.size(last), args.onesided == 0);
     pass<T>(ctx, self, out, last, real, dims.size() == 1 ? factor : T(1));
@@ -189,10 +176,10 @@ void c2r(mt_ctx& ctx, const mt_args__fft_c2r& args) {
   const TensorView out = args.out;
   TensorView self = args.self;
   if (out.numel() == 0) return;
-  const std::vector<int> dims = dims_of(args.dim, self);
+  const std::vector<int> dims = sdk::fourier_dims(args.dim, self);
   visit_parts(self, [&](auto part) {
     using T = decltype(part);
-    const T factor = static_cast<T>(factor_of(args.normalization, out, dims));
+    const T factor = static_cast<T>(sdk::fourier_factor(args.normalization, out, dims));
     // The other dimensions of a copy.
     mt_tensor copy = *self.get();
     std::vector<int64_t> strides(static_cast<size_t>(self.ndim()));

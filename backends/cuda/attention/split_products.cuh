@@ -2,8 +2,8 @@
 // three of the four products are added, which leaves an error of 2^-21 of the product. Fragments
 // are those of tiles.cuh; rows in shared memory are kPitch elements apart.
 //
-// An infinity, split, becomes NaN. The functions named exact_* multiply float32 numbers instead, at
-// a tenth of the speed, for callers that find NaN in a result.
+// An infinity, split, becomes NaN. The functions named exact_* multiply float32 numbers instead,
+// far more slowly, for callers that find NaN in a result.
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,6 @@
 #if __has_include(<cufft.h>)
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "mytorch/abi_ops/_fft_c2r.h"
 #include "mytorch/abi_ops/_fft_r2c.h"
 #include "mytorch/backend.h"
+#include "mytorch/backend/fourier.h"
 
 namespace mytorch::cuda {
 namespace {
@@ -141,19 +141,6 @@ void complex_passes(mt_ctx& ctx, bool forward, const TensorView& from, const Ten
   }
 }
 
-std::vector<int> dims_of(const mt_int_list& list, const TensorView& x) {
-  std::vector<int> dims;
-  for (const int64_t d : sdk::to_span(list)) dims.push_back(sdk::wrap_dim(d, x.ndim()));
-  return dims;
-}
-
-// 1, or 1 over the number of points or its root.
-double factor_of(int64_t normalization, const TensorView& points, const std::vector<int>& dims) {
-  double n = 1;
-  for (const int d : dims) n *= static_cast<double>(points.size(d));
-  return normalization == 0 ? 1 : normalization == 1 ? 1 / std::sqrt(n) : 1 / n;
-}
-
 template <class Args>
 const char* transform_supports(const Args& /*args*/) {
   return fourier_reason();
@@ -161,16 +148,16 @@ const char* transform_supports(const Args& /*args*/) {
 
 void c2c(mt_ctx& ctx, const mt_args__fft_c2c& args) {
   if (TensorView(args.out).numel() == 0) return;
-  const std::vector<int> dims = dims_of(args.dim, args.self);
+  const std::vector<int> dims = sdk::fourier_dims(args.dim, args.self);
   complex_passes(ctx, args.forward != 0, args.self, args.out, dims,
-                 factor_of(args.normalization, args.self, dims));
+                 sdk::fourier_factor(args.normalization, args.self, dims));
 }
 
 void r2c(mt_ctx& ctx, const mt_args__fft_r2c& args) {
   const TensorView self = args.self, out = args.out;
   if (out.numel() == 0) return;
-  const std::vector<int> dims = dims_of(args.dim, self);
-  const double factor = factor_of(args.normalization, self, dims);
+  const std::vector<int> dims = sdk::fourier_dims(args.dim, self);
+  const double factor = sdk::fourier_factor(args.normalization, self, dims);
   if (args.onesided == 0) {
     const Points complex = Points::scratch_like(ctx, self, out.dtype());
     copy_points(ctx, self, complex.view(), 1);
@@ -187,8 +174,8 @@ void r2c(mt_ctx& ctx, const mt_args__fft_r2c& args) {
 void c2r(mt_ctx& ctx, const mt_args__fft_c2r& args) {
   const TensorView self = args.self, out = args.out;
   if (out.numel() == 0) return;
-  const std::vector<int> dims = dims_of(args.dim, self);
-  const double factor = factor_of(args.normalization, out, dims);
+  const std::vector<int> dims = sdk::fourier_dims(args.dim, self);
+  const double factor = sdk::fourier_factor(args.normalization, out, dims);
   const std::span<const int> all = dims;
   const Kind kind{self.dtype().bits == 64 ? CUFFT_C2R : CUFFT_Z2D, false};
   if (dims.size() == 1) return pass(ctx, kind, self, out, all, factor);

@@ -264,6 +264,7 @@ constexpr mt_dtype kComplex128 = {MT_COMPLEX, 128, 1};
 void add_complex(const TestTensor& a, const TestTensor& b, const TestTensor& out, mt_scalar alpha,
                  mt_dtype compute) {
   Add args{};
+  args.header.variant = 1;  // with alpha
   args.self = a;
   args.other = b;
   args.alpha = alpha;
