@@ -4,6 +4,7 @@
 
 #include "autograd/operators.h"
 #include "autograd/pool.h"
+#include "core/tensor/capture_layer.h"
 #include "mytorch/autograd/record.h"
 
 namespace mytorch::autograd {
@@ -86,7 +87,14 @@ void accumulate_grad(const TensorImpl* tensor, Tensor* grad, Tensor&& gradient) 
 void LeafNode::apply(Tensor* grads, Tensor*) {
   TensorImpl* tensor = NodeAccess::leaf_tensor(this);
   std::lock_guard<std::mutex> lock(mutex);
-  accumulate_grad(tensor, &tensor->autograd->grad, std::move(grads[0]));
+  Tensor& grad = tensor->autograd->grad;
+  if (recording_graph()) [[unlikely]] {
+    capture_table->grad_read(Tensor::share(tensor), grad);
+    accumulate_grad(tensor, &grad, std::move(grads[0]));
+    capture_table->grad_written(Tensor::share(tensor));
+    return;
+  }
+  accumulate_grad(tensor, &grad, std::move(grads[0]));
 }
 
 }  // namespace mytorch::autograd

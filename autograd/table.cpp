@@ -6,6 +6,7 @@
 #include "autograd/generated.h"
 #include "autograd/meta.h"
 #include "autograd/operators.h"
+#include "core/tensor/capture_layer.h"
 #include "core/types/errors.h"
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/record.h"
@@ -89,6 +90,8 @@ Tensor get_grad(const Tensor& self) {
   if (!meta->grad.defined() && meta->node != nullptr && !NodeAccess::is_leaf(meta->node)) {
     warn_no_grad(*meta->node);
   }
+  if (recording_graph()) [[unlikely]]
+    capture_table->grad_read(self, meta->grad);
   return meta->grad;
 }
 
@@ -117,6 +120,8 @@ void set_grad(const Tensor& self, const Tensor& grad) {
     meta.extras->retained->grad = grad;
   } else {
     meta.grad = grad;
+    if (recording_graph()) [[unlikely]]
+      capture_table->grad_written(self);
   }
 }
 

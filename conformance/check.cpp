@@ -245,6 +245,7 @@ bool Checker::run_case(const Case& c, const Fail& fail) {
     const Arguments own = copy_of(before);
     compare(c, reference_arguments, run(c, own), expected, {bits, 16}, "composite", fail);
   }
+  if (options_.compiled) check_compiled(c, before, fail);
   if (options_.gradients) check_gradient(c, options_.seed, device_, fail);
   return true;
 }

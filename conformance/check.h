@@ -61,8 +61,9 @@ struct Options {
   int number = -1;     // of the only case to run; -1: all
   bool quick = false;  // one case for each operator and kind of type
   bool gradients = true;
-  bool stress = false;   // also runs the slow cases of stress.h: large sizes, several threads
-  bool verbose = false;  // prints a line for each operator
+  bool stress = false;    // also runs the slow cases of stress.h: large sizes, several threads
+  bool compiled = false;  // also runs each case in a compiled function, forward and backward
+  bool verbose = false;   // prints a line for each operator
   // Called before and after each case. The number is -1 for an outcome of an operator as a whole.
   std::function<void(const std::string& op, int number)> begins;
   std::function<void(const Outcome&)> ended;
@@ -97,6 +98,10 @@ void check_inplace_form(const Case& c, const Arguments& arguments,
 // Checks the shape and stride rules of pointwise operators.
 void check_geometry(const Case& c, const Arguments& arguments, const std::vector<Value>& results,
                     const Fail& fail);
+// Compares results, written arguments and gradients of a compiled function (mytorch/compile.h) that
+// calls the operator with those of the call, bit for bit. Returns false if a graph cannot hold the
+// call.
+bool check_compiled(const Case& c, const Arguments& arguments, const Fail& fail);
 // Checks first and second derivatives against finite differences in float64. Returns false if the
 // case is not suitable for that.
 bool check_gradient(const Case& c, uint64_t seed, Device device, const Fail& fail);

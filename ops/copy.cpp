@@ -6,6 +6,7 @@
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
 #include "core/tensor/batched.h"
+#include "core/tensor/capture_layer.h"
 #include "core/types/broadcast.h"
 #include "dispatcher/frame/outputs.h"
 #include "mytorch/device_memory.h"
@@ -173,6 +174,7 @@ Tensor contiguous_copy(const Tensor& self) {
 
 Scalar item(const Tensor& self) {
   check_not_batched(self, "item");
+  check_host_access(self, "item");
   check_shape(self.numel() == 1, "item", "a tensor of shape ", self.sizes(), " has ", self.numel(),
               " elements, not one");
   const LayerMask below(~0u);

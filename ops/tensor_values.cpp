@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/tensor/batched.h"
+#include "core/tensor/capture_layer.h"
 #include "core/types/dims.h"
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
@@ -163,6 +164,7 @@ Tensor detail::copy_of_elements(const void* data, size_t size, ScalarType type,
 
 void Tensor::copy_values(void* to, ScalarType type) const {
   check_not_batched(*this, "to_vector");
+  check_host_access(*this, "to_vector");
   const NoGradGuard no_grad;
   const Tensor values = mytorch::contiguous(mytorch::to(*this, kCPU, type));
   if (values.numel() != 0) std::memcpy(to, values.raw_data(), values.nbytes());

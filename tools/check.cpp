@@ -257,6 +257,8 @@ Run add_check(CLI::App& app) {
   app.add_flag("--quick", options->quick, "run one case per operator and kind of type");
   app.add_flag("--gradients,!--no-gradients", options->gradients,
                "compare gradients with finite differences");
+  app.add_flag("--compiled", options->compiled,
+               "also run each case in a compiled function, and compare bit for bit");
   app.add_flag("--stress", options->stress,
                "also check large odd sizes and calls from several threads");
   app.add_flag("--verbose", options->verbose, "print a line per operator");

@@ -122,9 +122,12 @@ bool Graph::captured() const { return impl_->graph != nullptr; }
 
 // ---- work outside a capture
 
-bool is_capturing(Device device) { return find_capture(device) != nullptr; }
+bool is_capturing(Device device) {
+  return (thread_state.wanted & kLayerCapture) != 0 || find_capture(device) != nullptr;
+}
 
 void run_uncaptured(Device device, const std::function<void()>& function) {
+  const LayerMask unrecorded(kLayerCapture);
   const Capture* capture = find_capture(device);
   if (capture == nullptr) return function();
   const DeviceType& type = device_type(capture->slot);

@@ -14,9 +14,6 @@ struct BatchTable {
 // Set once, while the autograd library is initialized. There are no batched tensors before.
 extern const BatchTable* batch_table;
 
-// Batching takes the layer's bit that capture, which does not exist yet, was to have.
-inline constexpr uint32_t kLayerBatch = kLayerCapture;
-
 inline bool is_batched(const TensorImpl* impl) { return (impl->layer_flags & kLayerBatch) != 0; }
 
 // Returns a tensor with the elements of all examples, in any shape.

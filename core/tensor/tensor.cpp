@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/tensor/batched.h"
+#include "core/tensor/capture_layer.h"
 #include "core/types/errors.h"
 #include "mytorch/thread_state.h"
 
@@ -32,6 +33,7 @@ const void* Tensor::const_data_checked(ScalarType type) const {
          dtype_name(type), ": convert it with to(", dtype_name(type), ")");
   }
   check_not_batched(*this, "data");
+  check_host_access(*this, "data");
   return impl_->abi.dl.data;
 }
 
@@ -46,6 +48,7 @@ void* Tensor::raw_mutable_data() const {
          "[data] the tensor is over `const` memory (from_blob): read const_data, or clone() it");
   }
   check_not_batched(*this, "data");
+  check_host_access(*this, "data");
   impl_->storage->abi.flags |= MT_STORAGE_ESCAPED;
   return impl_->abi.dl.data;
 }

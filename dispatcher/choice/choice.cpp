@@ -95,18 +95,18 @@ KernelRan run_chosen(OpState& state, int slot, mt_ctx* ctx, const void* args) {
 
 int run_observed(const KernelCall& call) {
   OpState& state = *call.entry->state.load(std::memory_order_relaxed);
-  tell_observers(call);
-  Watcher* const watching = watcher();
-  if (watching == nullptr) return run_chosen(state, call.slot, call.ctx, call.args).status;
+  Observed observed(call);
   struct Watched {
     Watcher* watching;
     const KernelCall& call;
-    KernelRan ran{MT_ERROR_INTERNAL, nullptr};
-    ~Watched() { watching->after(call, ran); }
-  } watched{watching, call};
-  watching->before(call);
-  watched.ran = run_chosen(state, call.slot, call.ctx, call.args);
-  return watched.ran.status;
+    const KernelRan& ran;
+    ~Watched() {
+      if (watching != nullptr) watching->after(call, ran);
+    }
+  } watched{watcher(), call, observed.ran};
+  if (watched.watching != nullptr) watched.watching->before(call);
+  observed.ran = run_chosen(state, call.slot, call.ctx, call.args);
+  return observed.ran.status;
 }
 
 int choose(void* self, mt_ctx* ctx, const void* args) {

@@ -25,8 +25,8 @@ void one_less() {
 
 }  // namespace
 
-Observe::Observe(std::function<void(const KernelCall&)> seen)
-    : seen_(std::move(seen)), outer_(std::exchange(innermost, this)) {
+Observe::Observe(Seen seen, Ran ran)
+    : seen_(std::move(seen)), ran_(std::move(ran)), outer_(std::exchange(innermost, this)) {
   one_more();
 }
 
@@ -43,15 +43,26 @@ void set_watcher(Watcher* watcher) {
 
 bool anybody_observes() { return looking.load(std::memory_order_relaxed) > 0; }
 
-void tell_observers(const KernelCall& call) {
-  Observe* const observer = innermost;
-  if (observer == nullptr) return;
-  // An observer does not see the calls that it makes itself. seen_ may throw.
-  struct Aside {
-    Observe* self;
-    ~Aside() { innermost = self; }
-  } const aside{std::exchange(innermost, observer->outer_)};
-  observer->seen_(call);
+// An observer does not see the calls that it makes itself.
+struct Aside {
+  explicit Aside(Observe* observer, Observe* outer) : self(observer) { innermost = outer; }
+  ~Aside() { innermost = self; }
+  Aside(const Aside&) = delete;
+  Aside& operator=(const Aside&) = delete;
+  Observe* self;
+};
+
+Observed::Observed(const KernelCall& call)
+    : ran{MT_ERROR_INTERNAL, nullptr}, call_(call), observer_(innermost) {
+  if (observer_ == nullptr) return;
+  const Aside aside(observer_, observer_->outer_);
+  observer_->seen_(call);  // may throw
+}
+
+Observed::~Observed() {
+  if (observer_ == nullptr || observer_->ran_ == nullptr) return;
+  const Aside aside(observer_, observer_->outer_);
+  observer_->ran_(call_, ran);
 }
 
 Substitution::Substitution(const KernelCall& call, int how)

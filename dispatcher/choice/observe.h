@@ -28,17 +28,21 @@ struct KernelRan {
 constexpr int kDecomposed = -1;
 constexpr int kFellBack = -2;
 
-// Calls `seen` before each kernel call of this thread, for the lifetime of this object.
+// Calls `seen` before each kernel call of this thread, and `ran`, if given, after it, for the
+// lifetime of this object. `ran` must not throw.
 class Observe {
  public:
-  explicit Observe(std::function<void(const KernelCall&)> seen);
+  using Seen = std::function<void(const KernelCall&)>;
+  using Ran = std::function<void(const KernelCall&, const KernelRan&)>;
+  explicit Observe(Seen seen, Ran ran = nullptr);
   ~Observe();
   Observe(const Observe&) = delete;
   Observe& operator=(const Observe&) = delete;
 
  private:
-  friend void tell_observers(const KernelCall& call);
-  std::function<void(const KernelCall&)> seen_;
+  friend class Observed;
+  Seen seen_;
+  Ran ran_;
   Observe* outer_;
 };
 
@@ -73,10 +77,24 @@ class Substitution {
   Watcher* watching_;
 };
 
-// For choose(): whether anything observes. If so, choose() calls tell_observers() before the call,
-// and the watcher, if any, before and after it.
+// For choose(): whether anything observes. If so, choose() runs the call in the scope of an
+// Observed, and calls the watcher, if any, before and after it.
 bool anybody_observes();
-void tell_observers(const KernelCall& call);
 Watcher* watcher();
+
+// Tells the thread's observer of a call, at its begin and, if it has set `ran`, at its end.
+class Observed {
+ public:
+  explicit Observed(const KernelCall& call);
+  ~Observed();
+  Observed(const Observed&) = delete;
+  Observed& operator=(const Observed&) = delete;
+
+  KernelRan ran;
+
+ private:
+  const KernelCall& call_;
+  Observe* observer_;
+};
 
 }  // namespace mytorch

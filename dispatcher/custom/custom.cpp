@@ -22,6 +22,7 @@ namespace mytorch {
 CustomWrapper record_custom = nullptr;
 CustomWrapper cast_custom = nullptr;
 CustomWrapper batch_custom = nullptr;
+CustomWrapper capture_custom = nullptr;
 
 namespace {
 
@@ -216,6 +217,12 @@ std::vector<Value> batch(const CustomOperator& op, const std::vector<Value>& arg
   return batch_custom(op, args);
 }
 
+// The wrapper of graph capture.
+std::vector<Value> capture(const CustomOperator& op, const std::vector<Value>& args) {
+  if (capture_custom == nullptr) return next_custom(kLayerCapture, op, args);
+  return capture_custom(op, args);
+}
+
 void set_wrapper(OpEntry& entry, uint32_t layer, CustomWrapper wrapper) {
   entry.wrappers[std::countr_zero(layer)][kFunction] = reinterpret_cast<void*>(wrapper);
 }
@@ -265,6 +272,7 @@ CustomOperator::CustomOperator(OperatorSpec given)
     set_wrapper(entry, kLayerAutograd, record);
   }
   set_wrapper(entry, kLayerBatch, batch);
+  if (!decomposes()) set_wrapper(entry, kLayerCapture, capture);
   if (spec.autocast != "none") {
     if (spec.autocast != "lower" && spec.autocast != "float32" && spec.autocast != "widest") {
       refuse(absl::StrCat("its autocast policy is '", spec.autocast,

@@ -45,6 +45,8 @@ extern CustomWrapper record_custom;
 extern CustomWrapper cast_custom;
 // The wrapper of vmap; null like the above.
 extern CustomWrapper batch_custom;
+// The wrapper of graph capture; null like the above.
+extern CustomWrapper capture_custom;
 
 // Registers the operators of a backend. Their kernels may leave the hash 0.
 void add_operators_of(const Backend& backend);

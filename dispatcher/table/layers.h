@@ -11,8 +11,9 @@
 //
 // A record that writes lists has `written_lists` instead, a bit for each such argument.
 //
-// A call runs through the layers in the order of their bits: autocast, autograd, capture. A layer
-// takes part if it is wanted, by a tensor's flags or by the thread, and has a wrapper for the form:
+// A call runs through the layers in the order of their bits: autocast, autograd, batch, capture. A
+// layer takes part if it is wanted, by a tensor's flags or by the thread, and has a wrapper for the
+// form:
 //
 //   Tensor add_captured(const Tensor& self, const Operand& other, const Scalar& alpha) {
 //     note("add");
@@ -49,7 +50,7 @@ constexpr uint32_t layer_flags(const T&) {
 
 // Returns the wrapper of the first of the `wanted` layers that has one for the form, or null.
 inline void* first_wrapper(const OpEntry& entry, Form form, uint32_t wanted) {
-#pragma GCC unroll 3
+#pragma GCC unroll 4
   for (int layer = 0; layer < kNumLayers; ++layer) {
     if ((wanted >> layer & 1) == 0) continue;
     if (void* wrapper = entry.wrappers[layer][form]) return wrapper;

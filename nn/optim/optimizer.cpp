@@ -340,10 +340,9 @@ void Optimizer::zero_grad(bool set_to_none) {
   NoGradGuard no_grad;
   for (std::vector<Slot>& group : groups_) {
     for (Slot& slot : group) {
-      const Tensor grad = slot.parameter.grad();
       if (set_to_none) {
         slot.parameter.set_grad({});
-      } else if (grad.defined()) {
+      } else if (const Tensor grad = slot.parameter.grad(); grad.defined()) {
         grad.detach().zero_();
       }
     }

@@ -16,13 +16,14 @@ namespace mytorch {
 struct AutogradMeta;
 
 // The layers above the kernels, outermost first: bits of ThreadState, and of
-// TensorImpl::layer_flags, which only autograd sets.
+// TensorImpl::layer_flags, which autograd and vmap set.
 enum LayerBits : uint32_t {
   kLayerAutocast = 1u << 0,
   kLayerAutograd = 1u << 1,  // the tensor takes part in differentiation
-  kLayerCapture = 1u << 2,
+  kLayerBatch = 1u << 2,     // a batched tensor of vmap
+  kLayerCapture = 1u << 3,   // the thread records a graph
 };
-inline constexpr int kNumLayers = 3;
+inline constexpr int kNumLayers = 4;
 
 inline constexpr int kInlineDims = 5;
 

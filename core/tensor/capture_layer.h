@@ -1,0 +1,39 @@
+// What happens to tensors outside of operators while the thread records a graph (graph/capture.h):
+// reads by the host, and changes of grads. Core and autograd report it through a table.
+#pragma once
+
+#include <cstdint>
+
+#include "mytorch/tensor.h"
+#include "mytorch/thread_state.h"
+
+namespace mytorch {
+
+struct CaptureTable {
+  // The host accesses the memory of a tensor. Throws Error(kUnsupported) if the graph computes it.
+  void (*host_access)(const Tensor& tensor, const char* op);
+  // The grad of a leaf is read, before it may be replaced.
+  void (*grad_read)(const Tensor& leaf, const Tensor& grad);
+  // The grad of a leaf is replaced.
+  void (*grad_written)(const Tensor& leaf);
+};
+// Set once, while the graph library is initialized. Nothing is recorded before.
+extern const CaptureTable* capture_table;
+
+// Returns whether this thread records a graph, and no operator that it records is running.
+inline bool recording_graph() {
+  return (thread_state.wanted & thread_state.layers & kLayerCapture) != 0;
+}
+
+// The number of accesses of this thread to memory of tensors by the host. An operator whose call
+// changes it cannot be replayed by its kernels alone.
+extern thread_local constinit uint32_t host_accesses __attribute__((tls_model("initial-exec")));
+
+// Called before the host reads or writes the memory of a tensor.
+inline void check_host_access(const Tensor& tensor, const char* op) {
+  ++host_accesses;
+  if (recording_graph()) [[unlikely]]
+    capture_table->host_access(tensor, op);
+}
+
+}  // namespace mytorch

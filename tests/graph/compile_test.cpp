@@ -1,0 +1,239 @@
+#include "mytorch/compile.h"
+
+#include <cmath>
+
+#include "mytorch/autograd.h"
+#include "mytorch/generator.h"
+#include "mytorch/grad_mode.h"
+#include "mytorch/mytorch.h"
+#include "tests/autograd/util.h"
+
+namespace mytorch {
+namespace {
+
+namespace F = nn::functional;
+
+Tensor drawn(IntList sizes, uint64_t seed) { return randn(sizes, kFloat32, {}, Generator(seed)); }
+
+// Bit for bit, NaN included.
+void expect_same(const Tensor& a, const Tensor& b) {
+  ASSERT_EQ(a.sizes().vec(), b.sizes().vec());
+  ASSERT_EQ(a.dtype(), b.dtype());
+  const Tensor x = a.contiguous(), y = b.contiguous();
+  EXPECT_EQ(std::memcmp(x.raw_data(), y.raw_data(), x.nbytes()), 0);
+}
+
+TEST(Compile, ReplaysGiveTheResultsOfTheFunction) {
+  const auto f = [](const Tensor& x, const Tensor& y) {
+    return softmax(matmul(x, y.t()) * 2 + 1, -1).transpose(0, 1);
+  };
+  auto compiled = compile(f);
+  for (uint64_t seed = 1; seed < 6; ++seed) {
+    const Tensor x = drawn({5, 7}, seed), y = drawn({3, 7}, seed + 10);
+    expect_same(compiled(x, y), f(x, y));
+  }
+  EXPECT_EQ(compiled.stats().recorded, 1);
+  EXPECT_EQ(compiled.stats().replayed, 4);
+}
+
+TEST(Compile, ResultsAreFreshMemory) {
+  auto compiled = compile([](const Tensor& x) { return x + 1; });
+  std::vector<Tensor> results;
+  for (int i = 0; i < 4; ++i) results.push_back(compiled(full({3}, i, kFloat32)));
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(results[i][0].item<float>(), i + 1);
+}
+
+TEST(Compile, InPlaceWritesReachArgumentsAndTensorsFromOutside) {
+  const Tensor total = zeros({3});
+  auto compiled = compile([&](const Tensor& x) {
+    total.add_(x);
+    x.select(0, 1).mul_(2);
+    return total.sum();
+  });
+  for (int i = 1; i <= 4; ++i) {
+    const Tensor x = ones({3});
+    EXPECT_EQ(compiled(x).item<float>(), 3.0f * i);
+    EXPECT_EQ(x[1].item<float>(), 2);
+  }
+  EXPECT_EQ(total[0].item<float>(), 4);
+}
+
+TEST(Compile, TakesNumbersListsAndGivesTuples) {
+  auto compiled = compile([](const std::vector<Tensor>& list, double scale, bool negate) {
+    const Tensor sum = (list[0] + list[1]) * scale;
+    return std::tuple(negate ? -sum : sum, list[0].clone());
+  });
+  const std::vector<Tensor> list = {drawn({4}, 1), drawn({4}, 2)};
+  for (const double scale : {2.0, 2.0, 3.0, 3.0}) {
+    const auto [a, b] = compiled(list, scale, true);
+    expect_same(a, -((list[0] + list[1]) * scale));
+    expect_same(b, list[0]);
+  }
+  EXPECT_EQ(compiled.stats().recorded, 2);
+  EXPECT_EQ(compiled.stats().replayed, 2);
+}
+
+TEST(Compile, RecordsAgainForOtherShapesTypesAndAliases) {
+  auto compiled = compile([](const Tensor& x, const Tensor& y) {
+    x.add_(1);
+    return x + y;
+  });
+  const Tensor a = drawn({4}, 1), b = drawn({4}, 2);
+  compiled(a.clone(), b);
+  compiled(a.clone(), b);
+  EXPECT_EQ(compiled.stats().recorded, 1);
+  // One tensor for both: the sum sees the write.
+  for (int i = 0; i < 3; ++i) {
+    const Tensor x = a.clone();
+    expect_same(compiled(x, x), (a + 1) + (a + 1));
+  }
+  EXPECT_EQ(compiled.stats().recorded, 2);
+  compiled(drawn({5}, 1), drawn({5}, 2));
+  compiled(a.to(kFloat64), b);
+  EXPECT_EQ(compiled.stats().recorded, 4);
+  compiled(a.clone(), b);
+  EXPECT_EQ(compiled.stats().recorded, 4);
+}
+
+TEST(Compile, RandomNumbersContinue) {
+  const auto f = [](const Tensor& x) { return dropout(x, 0.5, true); };
+  const Tensor x = ones({100});
+  manual_seed(7);
+  std::vector<Tensor> eager;
+  for (int i = 0; i < 5; ++i) eager.push_back(f(x));
+  manual_seed(7);
+  auto compiled = compile(f);
+  for (int i = 0; i < 5; ++i) expect_same(compiled(x), eager[i]);
+}
+
+// ---- training ----
+
+struct Net : nn::Module {
+  nn::Linear first{register_module("first", nn::Linear(6, 8))};
+  nn::Linear second{register_module("second", nn::Linear(8, 3))};
+  Tensor forward(const Tensor& x) { return second(tanh(first(x))); }
+};
+
+template <class Optimizer, class Options>
+void train(const Options& options, bool outside_backward = false) {
+  const auto run = [&](bool compiled) {
+    manual_seed(3);
+    Net net;
+    Optimizer optimizer(net.parameters(), options);
+    const auto step = [&](const Tensor& x, const Tensor& y) {
+      optimizer.zero_grad();
+      Tensor loss = F::cross_entropy(net.forward(x), y);
+      loss.backward();
+      optimizer.step();
+      return loss.detach();
+    };
+    auto fast = compile(step);
+    std::vector<Tensor> found;
+    for (uint64_t i = 0; i < 6; ++i) {
+      const Tensor x = drawn({4, 6}, i), y = arange(4).remainder(3);
+      found.push_back(compiled ? fast(x, y) : step(x, y));
+    }
+    if (compiled) {
+      EXPECT_EQ(fast.stats().recorded, 1) << fast.stats().reason;
+      EXPECT_LE(fast.stats().interpreted, 1) << fast.text();
+    }
+    for (const Tensor& p : net.parameters()) {
+      found.push_back(p.detach().clone());
+      found.push_back(p.grad().clone());
+    }
+    return found;
+  };
+  const std::vector<Tensor> eager = run(false), fast = run(true);
+  for (size_t i = 0; i < eager.size(); ++i) expect_same(fast[i], eager[i]);
+}
+
+TEST(Compile, TrainsWithSgd) { train<nn::optim::SGD>(nn::optim::SGDOptions(0.1)); }
+TEST(Compile, TrainsWithMomentum) {
+  train<nn::optim::SGD>(nn::optim::SGDOptions(0.1).momentum(0.9));
+}
+TEST(Compile, TrainsWithAdam) { train<nn::optim::Adam>(nn::optim::AdamOptions(0.01)); }
+
+TEST(Compile, GradsAccumulateAcrossCalls) {
+  const Tensor w = ones({3}).requires_grad_();
+  auto compiled = compile([&](const Tensor& x) { (w * x).sum().backward(); });
+  for (int i = 1; i <= 5; ++i) {
+    compiled(full({3}, 2.0, kFloat32));
+    EXPECT_EQ(w.grad()[0].item<float>(), 2.0f * i);
+  }
+}
+
+TEST(Compile, ALearningRateIsReadByEachCall) {
+  const Tensor w = ones({1}).requires_grad_();
+  nn::optim::SGD sgd({w}, nn::optim::SGDOptions(1.0));
+  auto compiled = compile([&](const Tensor& x) {
+    sgd.zero_grad();
+    (w * x).sum().backward();
+    sgd.step();
+  });
+  const Tensor x = ones({1});
+  compiled(x);
+  compiled(x);
+  sgd.set_lr(0, 0.5);
+  compiled(x);
+  EXPECT_EQ(w.item<float>(), 1 - 1 - 1 - 0.5f);
+  EXPECT_EQ(compiled.stats().recorded, 1);
+}
+
+// ---- what a graph cannot hold ----
+
+template <class Function>
+std::string message_of(Function f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Compile, RefusesHostReads) {
+  auto reads = compile([](const Tensor& x) { return x * x.sum().item<float>(); });
+  EXPECT_NE(message_of([&] { reads(ones({2})); }).find("item() accesses the memory of a computed"),
+            std::string::npos);
+  auto data = compile([](const Tensor& x) { return x * x.const_data<float>()[0]; });
+  EXPECT_NE(message_of([&] { data(ones({2})); }).find("data() accesses the memory of an argument"),
+            std::string::npos);
+  auto shape = compile([](const Tensor& x) { return nonzero(x); });
+  EXPECT_NE(message_of([&] { shape(ones({2})); }).find("nonzero"), std::string::npos);
+  // The thread is not left recording.
+  EXPECT_EQ(ones({2}).sum().item<float>(), 2);
+}
+
+TEST(Compile, RefusesResultsWithHistory) {
+  const Tensor w = ones({2}).requires_grad_();
+  auto compiled = compile([&](const Tensor& x) { return w * x; });
+  EXPECT_NE(message_of([&] { compiled(ones({2})); }).find("has history"), std::string::npos);
+  const NoGradGuard guard;
+  for (int i = 0; i < 3; ++i) expect_same(compiled(ones({2})), ones({2}));
+}
+
+TEST(Compile, MemoryOfIntermediatesIsShared) {
+  auto compiled = compile([](Tensor x) {
+    for (int i = 0; i < 20; ++i) x = sin(x);
+    return x;
+  });
+  const Tensor x = drawn({1000}, 1);
+  for (int i = 0; i < 3; ++i) compiled(x);
+  EXPECT_EQ(compiled.stats().intermediate_bytes, 19 * 4000);
+  EXPECT_LE(compiled.stats().planned_bytes, 2 * 4032);
+}
+
+TEST(Compile, TextShowsOperators) {
+  auto compiled = compile([](const Tensor& x) { return (x.t() + 1).relu_(); });
+  compiled(ones({2, 3}));
+  EXPECT_EQ(compiled.text(),
+            "graph(%0: float32[2, 3]) {\n"
+            "  %1: float32[3, 2; 1, 3] in %0 = transpose.int(%0, 0, 1)\n"
+            "  %2: float32[3, 2; 1, 3] = add.Tensor(%1, 1, 1)\n"
+            "  relu_(%2)\n"
+            "  return %2\n"
+            "}\n");
+}
+
+}  // namespace
+}  // namespace mytorch
