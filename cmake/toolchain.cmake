@@ -18,7 +18,8 @@ foreach(linker mold lld)
   endif()
 endforeach()
 
-set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+set(MYTORCH_OPTIMIZE -O2 CACHE STRING "The optimization of Release builds; -O1 compiles faster, for checks")
+set(CMAKE_CXX_FLAGS_RELEASE "${MYTORCH_OPTIMIZE} -DNDEBUG")
 # Tests and tools take longer to compile than to run. The undefined-behaviour sanitizer checks the library only: it
 # would triple the compile time of tests and tools.
 set(MYTORCH_QUICK_COMPILE $<$<CONFIG:Release>:-O1>)

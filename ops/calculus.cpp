@@ -115,11 +115,11 @@ Dims gradient_dims(const Tensor& self, OptionalIntList dim, size_t given, int64_
 
 std::vector<Tensor> gradient_spacing(const Tensor& self, OptionalFloatList spacing,
                                      OptionalIntList dim, int64_t edge_order) {
-  const Dims dims = gradient_dims(self, dim, spacing ? spacing->size() : 1, edge_order);
+  const Dims dims = gradient_dims(self, dim, spacing.has_value() ? spacing->size() : 1, edge_order);
   const Tensor y = is_differentiable(self.dtype()) ? self : self.to(kFloat32);
   std::vector<Tensor> results;
   for (size_t i = 0; i < dims.size(); ++i) {
-    const double step = !spacing ? 1 : (*spacing)[spacing->size() == 1 ? 0 : i];
+    const double step = !spacing.has_value() ? 1 : (*spacing)[spacing->size() == 1 ? 0 : i];
     results.push_back(derivative(y, {}, step, dims[i], edge_order));
   }
   return results;

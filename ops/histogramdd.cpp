@@ -85,8 +85,9 @@ std::vector<Tensor> edges_of(const Tensor& self, IntList bins, OptionalFloatList
   const int64_t dims = points.size(1);
   check_value(static_cast<int64_t>(bins.size()) == dims, kHistogramdd, "bins has ", bins.size(),
               " entries: give one for each of ", dims, " coordinates");
-  check_value(!range || static_cast<int64_t>(range->size()) == 2 * dims, kHistogramdd, "range has ",
-              range ? range->size() : 0, " numbers: give two for each of ", dims, " coordinates");
+  check_value(!range.has_value() || static_cast<int64_t>(range->size()) == 2 * dims, kHistogramdd,
+              "range has ", range.has_value() ? range->size() : 0,
+              " numbers: give two for each of ", dims, " coordinates");
   std::vector<Tensor> edges;
   for (int64_t d = 0; d < dims; ++d) {
     const int64_t count = bins[static_cast<size_t>(d)];
@@ -94,7 +95,7 @@ std::vector<Tensor> edges_of(const Tensor& self, IntList bins, OptionalFloatList
     check_value(count > 0 && count <= kMost, kHistogramdd, "bins is ", count,
                 ": it must be in [1, ", kMost, "]");
     double low = 0, high = 1;
-    if (range) {
+    if (range.has_value()) {
       low = (*range)[static_cast<size_t>(2 * d)], high = (*range)[static_cast<size_t>(2 * d + 1)];
     } else if (points.size(0) > 0) {
       const Tensor x = points.select(1, d);

@@ -1,4 +1,5 @@
 // Quantiles, and the median without NaN.
+#include <algorithm>
 #include <array>
 #include <cmath>
 

@@ -96,7 +96,7 @@ Tensors<2> histogram_count(const Tensor& self, int64_t bins, OptionalFloatList r
   constexpr int64_t kMost = int64_t{1} << 31;
   check_value(bins > 0 && bins <= kMost, op, "bins is ", bins, ": it must be in [1, ", kMost, "]");
   double low = 0, high = 1;
-  if (range) {
+  if (range.has_value()) {
     check_value(range->size() == 2, op, "range has ", range->size(), " numbers: give two");
     low = (*range)[0], high = (*range)[1];
   } else if (self.numel() > 0) {

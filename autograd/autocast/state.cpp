@@ -85,8 +85,7 @@ AutocastScope::~AutocastScope() {
   if (--autocast::depth == 0) autocast::clear_cache();
 }
 
-AutocastGuard::AutocastGuard(const AutocastOptions& options)
-    : scope_(std::make_unique<AutocastScope>()) {
+AutocastGuard::AutocastGuard(const AutocastOptions& options) : scope_(new AutocastScope) {
   const int slot = autocast::slot_of(options.device);
   if (options.dtype.has_value()) autocast::set_dtype(slot, *options.dtype, "AutocastGuard");
   autocast::set_enabled(slot, options.enabled);

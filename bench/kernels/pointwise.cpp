@@ -89,7 +89,7 @@ void measure(benchmark::State& state, const char* op, Args& args,
              mt_dtype compute = kF32) {
   args.header.size = sizeof(args);
   args.header.compute = compute;
-  const mt_kernel_entry& kernel = kernel(op);
+  const mt_kernel_entry& kernel = bench::kernel(op);
   if (kernel.run(kernel.self, &context(), &args) != MT_OK) {
     state.SkipWithError("the kernel refused");
     return;
@@ -365,7 +365,7 @@ void small_add(benchmark::State& state) {
   args.self = a.get();
   args.other = b.get();
   args.out = out.get();
-  const mt_kernel_entry& kernel = kernel("add.Tensor");
+  const mt_kernel_entry& kernel = bench::kernel("add.Tensor");
   for (auto _ : state) kernel.run(kernel.self, &context(), &args);
 }
 
@@ -376,7 +376,7 @@ void small_sum(benchmark::State& state) {
   args.header.compute = kF32;
   args.self = a.get();
   args.out = out.get();
-  const mt_kernel_entry& kernel = kernel("sum.dim_IntList");
+  const mt_kernel_entry& kernel = bench::kernel("sum.dim_IntList");
   for (auto _ : state) kernel.run(kernel.self, &context(), &args);
 }
 

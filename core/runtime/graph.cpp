@@ -112,7 +112,7 @@ struct Graph::Impl {
   std::vector<GraphDraws> draws;
 };
 
-Graph::Graph(Device device) : impl_(std::make_unique<Impl>(device)) {}
+Graph::Graph(Device device) : impl_(new Impl(device)) {}
 Graph::~Graph() = default;
 Graph::Graph(Graph&&) noexcept = default;
 Graph& Graph::operator=(Graph&&) noexcept = default;

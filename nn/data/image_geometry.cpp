@@ -1,4 +1,5 @@
 // Transforms that move pixels.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -244,12 +245,16 @@ Tensor crop_region(const ImageView& image, Region region, double fill) {
 
 namespace transforms {
 
+Compose::Compose(std::initializer_list<Transform> transforms) : transforms_(transforms) {}
+Compose::Compose(std::vector<Transform> transforms) : transforms_(std::move(transforms)) {}
 Tensor Compose::operator()(const Tensor& image) const {
   Tensor result = image;
   for (const Transform& transform : transforms_) result = transform(result);
   return result;
 }
 
+RandomApply::RandomApply(std::initializer_list<Transform> transforms, double p)
+    : RandomApply(std::vector<Transform>(transforms), p) {}
 RandomApply::RandomApply(std::vector<Transform> transforms, double p)
     : transforms_(std::move(transforms)), p_(checked_probability("RandomApply", p)) {}
 
@@ -260,6 +265,8 @@ Tensor RandomApply::operator()(const Tensor& image) const {
   return result;
 }
 
+RandomChoice::RandomChoice(std::initializer_list<Transform> transforms)
+    : RandomChoice(std::vector<Transform>(transforms)) {}
 RandomChoice::RandomChoice(std::vector<Transform> transforms) : transforms_(std::move(transforms)) {
   if (transforms_.empty()) {
     fail(ErrorCode::kValue, "[RandomChoice] there are no transforms: give at least one");

@@ -115,6 +115,11 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets,
                            options.blank, name_of(options.reduction), options.zero_infinity);
 }
 
+Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                const Tensor& target_lengths, const CTCLossFuncOptions& options) {
+  return ctc_loss(log_probs, targets, input_lengths, target_lengths, options.args());
+}
+
 Tensor multilabel_soft_margin_loss(const Tensor& input, const Tensor& target,
                                    const MultiLabelSoftMarginArgs& options) {
   return mytorch::multilabel_soft_margin_loss(input, target, options.weight,

@@ -123,7 +123,7 @@ class Module::CloneMemo {
 };
 thread_local Module::CloneMemo* Module::CloneMemo::running_ = nullptr;
 
-Module::Cloning::Cloning() : memo_(std::make_unique<CloneMemo>()) {}
+Module::Cloning::Cloning() : memo_(new CloneMemo) {}
 Module::Cloning::~Cloning() = default;
 
 void Module::Cloning::finish(Module& copy, const Extent& extent) const {
@@ -131,6 +131,8 @@ void Module::Cloning::finish(Module& copy, const Extent& extent) const {
   copy.unshare(*memo_, extent);
 }
 
+Module::Module() = default;
+Module::Module(std::nullptr_t) : empty_(true) {}
 Module::Module(const Module& other)
     : Forwards(),
       tensors_(other.tensors_),

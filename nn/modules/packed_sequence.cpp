@@ -1,6 +1,7 @@
 #include "mytorch/nn/packed_sequence.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <utility>
 

@@ -357,4 +357,16 @@ LSTMCell::State LSTMCell::forward(const Tensor& input, const State& state) {
   return lstm_cell(input, hx, weight_ih, weight_hh, bias_ih, bias_hh);
 }
 
+// Not in the header: there, each costs the files that include it the instances of Callable.
+std::tuple<Tensor, LSTM::State> LSTM::operator()(const Tensor& input, const State& state) {
+  return Callable::operator()(input, state);
+}
+std::tuple<LSTM::PackedSequence, LSTM::State> LSTM::operator()(const PackedSequence& input,
+                                                               const State& state) {
+  return Callable::operator()(input, state);
+}
+LSTMCell::State LSTMCell::operator()(const Tensor& input, const State& state) {
+  return Callable::operator()(input, state);
+}
+
 }  // namespace mytorch::nn

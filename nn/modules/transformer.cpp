@@ -378,7 +378,9 @@ TransformerEncoder::TransformerEncoder(const TransformerEncoderLayer& layer, int
   check_at_least("TransformerEncoder", 1, {{"num_layers", num_layers}});
   for (int64_t i = 0; i < num_layers; ++i) layers.push_back(nn::clone(layer));
   register_module("layers", layers);
-  if (options.norm) register_module("norm", std::make_shared<LayerNorm>(*std::move(options.norm)));
+  if (!options.norm.is_empty()) {
+    register_module("norm", std::make_shared<LayerNorm>(std::move(options.norm)));
+  }
 }
 
 Tensor TransformerEncoder::forward(const Tensor& src, const AttentionMasks& masks) {
@@ -399,7 +401,9 @@ TransformerDecoder::TransformerDecoder(const TransformerDecoderLayer& layer, int
   check_at_least("TransformerDecoder", 1, {{"num_layers", num_layers}});
   for (int64_t i = 0; i < num_layers; ++i) layers.push_back(nn::clone(layer));
   register_module("layers", layers);
-  if (options.norm) register_module("norm", std::make_shared<LayerNorm>(*std::move(options.norm)));
+  if (!options.norm.is_empty()) {
+    register_module("norm", std::make_shared<LayerNorm>(std::move(options.norm)));
+  }
 }
 
 Tensor TransformerDecoder::forward(const Tensor& tgt, const Tensor& memory,
@@ -431,12 +435,12 @@ Transformer::Transformer(int64_t d_model, int64_t nhead, TransformerArgs options
                                           .norm_first = options.norm_first,
                                           .bias = options.bias};
   const auto norm = [&] { return LayerNorm(d_model, norm_options(layer)); };
-  encoder = options.custom_encoder.has_value()
-                ? *options.custom_encoder
+  encoder = !options.custom_encoder.is_empty()
+                ? options.custom_encoder
                 : TransformerEncoder(TransformerEncoderLayer(d_model, nhead, layer),
                                      options.num_encoder_layers, norm());
-  decoder = options.custom_decoder.has_value()
-                ? *options.custom_decoder
+  decoder = !options.custom_decoder.is_empty()
+                ? options.custom_decoder
                 : TransformerDecoder(TransformerDecoderLayer(d_model, nhead, layer),
                                      options.num_decoder_layers, norm());
   register_module("encoder", encoder);
@@ -480,6 +484,31 @@ Tensor Transformer::forward(const Tensor& src, const Tensor& tgt, const Tensor& 
 Tensor Transformer::generate_square_subsequent_mask(int64_t size, Device device, ScalarType dtype) {
   check_at_least("generate_square_subsequent_mask", 0, {{"size", size}});
   return triu(full({size, size}, -std::numeric_limits<double>::infinity(), dtype, device), 1);
+}
+
+// Not in the header: there, each costs the files that include it the instances of Callable.
+std::tuple<Tensor, Tensor> MultiheadAttention::operator()(const Tensor& query, const Tensor& key,
+                                                          const Tensor& value,
+                                                          const AttentionMasks& masks) {
+  return Callable::operator()(query, key, value, masks);
+}
+Tensor TransformerEncoderLayer::operator()(const Tensor& src, const AttentionMasks& masks) {
+  return Callable::operator()(src, masks);
+}
+Tensor TransformerEncoder::operator()(const Tensor& src, const AttentionMasks& masks) {
+  return Callable::operator()(src, masks);
+}
+Tensor TransformerDecoderLayer::operator()(const Tensor& tgt, const Tensor& memory,
+                                           const DecoderMasks& masks) {
+  return Callable::operator()(tgt, memory, masks);
+}
+Tensor TransformerDecoder::operator()(const Tensor& tgt, const Tensor& memory,
+                                      const DecoderMasks& masks) {
+  return Callable::operator()(tgt, memory, masks);
+}
+Tensor Transformer::operator()(const Tensor& src, const Tensor& tgt,
+                               const TransformerMasks& masks) {
+  return Callable::operator()(src, tgt, masks);
 }
 
 }  // namespace mytorch::nn

@@ -43,15 +43,44 @@ void OptionList::add(const char* name, std::optional<std::string>& value) {
 void OptionList::add(const char* name, std::optional<ScalarType>& value) {
   others.emplace_back(name, value ? dtype_name(*value) : "none");
 }
-void OptionList::add(const char* name, std::tuple<std::optional<double>, double>& value) {
+void OptionList::add(const char* name, FactoredEps& value) {
   const auto& [first, second] = value;
   others.emplace_back(name,
                       absl::StrCat("(", first ? absl::StrCat(*first) : "none", ", ", second, ")"));
 }
-void OptionList::add(const char* name, std::tuple<double, double, double>& value) {
+void OptionList::add(const char* name, Quintic& value) {
   const auto& [a, b, c] = value;
   others.emplace_back(name, absl::StrCat("(", a, ", ", b, ", ", c, ")"));
 }
+
+OptimizerParamGroup::OptimizerParamGroup(std::vector<Tensor> params,
+                                         std::unique_ptr<OptimizerOptions> options)
+    : params_(std::move(params)), options_(std::move(options)) {}
+OptimizerParamGroup::OptimizerParamGroup(std::initializer_list<Tensor> params) : params_(params) {}
+OptimizerParamGroup::OptimizerParamGroup(const OptimizerParamGroup& other)
+    : params_(other.params_), options_(other.options_ ? other.options_->clone() : nullptr) {}
+OptimizerParamGroup::OptimizerParamGroup(OptimizerParamGroup&& other) noexcept = default;
+OptimizerParamGroup& OptimizerParamGroup::operator=(OptimizerParamGroup other) {
+  params_ = std::move(other.params_);
+  options_ = std::move(other.options_);
+  return *this;
+}
+OptimizerParamGroup::~OptimizerParamGroup() = default;
+void OptimizerParamGroup::set_options(std::unique_ptr<OptimizerOptions> options) {
+  options_ = std::move(options);
+}
+
+ParamGroups::ParamGroups(std::vector<Tensor> params) { groups_.emplace_back(std::move(params)); }
+ParamGroups::ParamGroups(std::initializer_list<Tensor> params) { groups_.emplace_back(params); }
+ParamGroups::ParamGroups(std::vector<OptimizerParamGroup> groups) : groups_(std::move(groups)) {}
+ParamGroups::ParamGroups(std::initializer_list<OptimizerParamGroup> groups) : groups_(groups) {}
+ParamGroups::ParamGroups(const ParamGroups& other) = default;
+ParamGroups::ParamGroups(ParamGroups&& other) noexcept = default;
+ParamGroups& ParamGroups::operator=(ParamGroups other) {
+  groups_ = std::move(other.groups_);
+  return *this;
+}
+ParamGroups::~ParamGroups() = default;
 
 OptimizerOptions& OptimizerParamGroup::options() {
   if (options_ == nullptr) {

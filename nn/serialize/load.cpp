@@ -140,8 +140,8 @@ Tensor SafetensorsFile::State::load(const Entry& entry, Device device) const {
   return tensor.to(device);
 }
 
-SafetensorsFile::SafetensorsFile(const std::string& path) : state_(std::make_unique<State>(path)) {}
-SafetensorsFile::SafetensorsFile(std::istream& stream) : state_(std::make_unique<State>(stream)) {}
+SafetensorsFile::SafetensorsFile(const std::string& path) : state_(new State(path)) {}
+SafetensorsFile::SafetensorsFile(std::istream& stream) : state_(new State(stream)) {}
 SafetensorsFile::SafetensorsFile(SafetensorsFile&&) noexcept = default;
 SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&&) noexcept = default;
 SafetensorsFile::~SafetensorsFile() = default;

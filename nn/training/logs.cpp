@@ -198,12 +198,12 @@ std::string event_path(const std::string& directory) {
 
 }  // namespace
 
-MetricLog::MetricLog(std::unique_ptr<File> file) : file_(std::move(file)) {}
+MetricLog::MetricLog(Owned<File> file) : file_(std::move(file)) {}
 MetricLog::~MetricLog() = default;
 
-CsvLog::CsvLog(const std::string& path, int64_t first_step) : MetricLog(nullptr) {
+CsvLog::CsvLog(const std::string& path, int64_t first_step) : MetricLog(Owned<File>()) {
   header_ = cut_csv(with_directory(path), first_step);
-  file_ = std::make_unique<File>(path);
+  file_ = Owned<File>(new File(path));
 }
 
 void CsvLog::log(int64_t step, const Metrics& metrics) {
@@ -257,7 +257,7 @@ std::map<std::string, std::vector<double>> read_csv_log(const std::string& path)
 }
 
 JsonLinesLog::JsonLinesLog(const std::string& path)
-    : MetricLog(std::make_unique<File>(with_directory(path))) {}
+    : MetricLog(Owned<File>(new File(with_directory(path)))) {}
 
 void JsonLinesLog::log(int64_t step, const Metrics& metrics) {
   std::string line = absl::StrCat("{\"step\":", step);
@@ -271,7 +271,7 @@ void JsonLinesLog::log(int64_t step, const Metrics& metrics) {
 }
 
 TensorBoardLog::TensorBoardLog(const std::string& directory)
-    : MetricLog(std::make_unique<File>(with_directory(event_path(directory)))) {
+    : MetricLog(Owned<File>(new File(with_directory(event_path(directory))))) {
   file_->append(record(event(0, bytes_field(3, "brain.Event:2"))));
 }
 

@@ -1,4 +1,5 @@
 // Operators registered at run time: by a program, and by a backend through the C contract.
+#include <algorithm>
 #include <cmath>
 
 #include "dispatcher/choice/choice.h"

@@ -1,6 +1,8 @@
 // Custom operations.
 #include "mytorch/autograd/function.h"
 
+#include <unordered_map>
+
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/gradcheck.h"
 #include "mytorch/ops/add.h"

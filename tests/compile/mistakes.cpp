@@ -41,20 +41,23 @@ void mistakes(Tensor x, Attention attention, nn::Module& module, Net net, NotAMo
   nn::Linear(3, 4)->wight.sum();                //> did you mean 'weight'
 
   // options
-  nn::Conv2d(1, 2, 3, {.strid = 2});              //> ConvArgs<2>
-  nn::ConvTranspose1d(1, 2, 3, {.strid = 2});     //> ConvTransposeArgs<1>
-  nn::Linear(3, 4, {.with_bias = false});         //> LinearArgs
+  nn::Conv2d(1, 2, 3, {.strid = 2});              //> "stride, padding, | ConvArgs<2>
+  nn::ConvTranspose1d(1, 2, 3, {.strid = 2});     //> output_padding, | ConvTransposeArgs<1>
+  nn::Linear(3, 4, {.with_bias = false});         //> "bias" | LinearArgs
   nn::Linear(nn::Conv2dOptions(1, 2, 3));         //> these are the options of another layer
   nn::Conv2dOptions(1, 2, 3).strid(2);            //> did you mean 'stride'
   nn::LinearOptions(3, 4).stride(2);              // LinearArgs
   F::elu(x, nn::LeakyReLUOptions());              //> these are the options of another function
-  F::cross_entropy(x, x, {.label_smooth = 0.1});  //> CrossEntropyArgs
-  F::softmax(x);                                  //> SoftmaxFuncArgs
+  F::cross_entropy(x, x, {.label_smooth = 0.1});  //> label_smoothing" | CrossEntropyArgs
+  F::conv2d(x, x, {.strid = 2});                  //> stride, | ConvFuncArgs<2>
+  F::batch_norm(x, x, x, {.train = true});        //> training, | BatchNormFuncArgs
+  F::softmax(x);                                  //> "dim, dtype" | SoftmaxFuncArgs
 
   // training
   nn::optim::SGD sgd(net, {.lr = 0.1});                           //> write model.parameters()
-  nn::optim::SGD rate(net.parameters(), {.learning_rate = 0.1});  //> optim::SGDArgs
-  nn::optim::AdamW betas(net.parameters(), {.beta1 = 0.9});       //> optim::AdamWArgs
+  nn::optim::SGD rate(net.parameters(), {.learning_rate = 0.1});  //> "lr, momentum, | SGDArgs
+  nn::optim::AdamW betas(net.parameters(), {.beta1 = 0.9});       //> "lr, betas, | AdamWArgs
+  nn::optim::Muon steps(net.parameters(), {.steps = 3});          //> ns_steps, | MuonArgs
   autograd::grad({x.sum()}, net);                     //> write grad({loss}, model.parameters())
   nn::data::DataLoader(x, {.batch_size = 4}).size();  //> write TensorDataset(x, y) for tensors
 }

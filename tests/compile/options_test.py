@@ -33,5 +33,24 @@ for names, template in lists.items():
     if not options:
         failures.append(f"no struct has a builder of {template}")
     count += len(options)
+# The messages about misspelt options have their names.
+fields_of = {
+    struct: re.findall(r"^  [^/\n]*?\b(\w+) = ", body, re.M)
+    for struct, body in re.findall(r"^struct (\w+) \{\n(.*?)^\};", text, re.M | re.S)
+}
+aliases = dict(re.findall(r"^using (\w+) = (\w+Args)(?:<\d>)?;", text, re.M))
+aliases["Args"] = "AdamArgs"  # of AdamOf
+strings = r'((?:"[^"]*"\s*)+)'
+messages = re.findall(rf"^MYTORCH_NAMED_\d\(\w+,\s*(\w+)(?:<\d>)?,\s*{strings}\)", text, re.M)
+messages += re.findall(
+    rf"^ +template <class TakesOptionsOf = (\w+)(?:<\d>)?,\s+OptionNames Named =\s*{strings}>", text, re.M
+)
+for struct, literals in messages:
+    listed = "".join(re.findall(r'"([^"]*)"', literals)).split(", ")
+    fields = fields_of[aliases.get(struct, struct)]
+    if listed != fields:
+        failures.append(f"{struct} has the options {', '.join(fields)}: the message has {', '.join(listed)}")
+if len(messages) < 80:
+    failures.append(f"only {len(messages)} messages list options")
 print("\n".join(failures) or f"{count} options have builders")
 sys.exit(bool(failures))

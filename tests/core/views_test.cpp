@@ -1,6 +1,7 @@
 // Views, the storage that they share, and its lifetime.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 #include <vector>
 

@@ -1,4 +1,6 @@
 // Calls by name with values whose types are known only at run time.
+#include <algorithm>
+
 #include "mytorch/call.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops/equal.h"

@@ -1,6 +1,7 @@
 // Compares the tokenizers with the Python package `tokenizers` (scripts/make-tokenizer-goldens).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

@@ -21,11 +21,11 @@
 // run without autocast, in the types of the forward.
 #pragma once
 
-#include <memory>
 #include <optional>
 
 #include "mytorch/device.h"
 #include "mytorch/dtype.h"
+#include "mytorch/owned.h"
 
 namespace mytorch {
 
@@ -54,7 +54,7 @@ class AutocastGuard {
   AutocastGuard& operator=(const AutocastGuard&) = delete;
 
  private:
-  std::unique_ptr<class AutocastScope> scope_;
+  Owned<class AutocastScope> scope_;
 };
 
 // libtorch's functions on the state of this thread. The index of the device is ignored.

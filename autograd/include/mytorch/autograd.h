@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "mytorch/grad_mode.h"
+#include "mytorch/std_function.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch::autograd {

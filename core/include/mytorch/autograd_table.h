@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 
+#include "mytorch/std_function.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch {

@@ -1,10 +1,9 @@
 // Captures a sequence of operators on a device, to be replayed with one call.
 #pragma once
 
-#include <functional>
-#include <memory>
-
 #include "mytorch/device.h"
+#include "mytorch/owned.h"
+#include "mytorch/std_function.h"
 
 namespace mytorch {
 
@@ -61,7 +60,7 @@ class Graph {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  Owned<Impl> impl_;
 };
 
 // Calls `function` outside any capture: work that it queues on `device` runs immediately and has

@@ -132,11 +132,23 @@ class FloatList {
 };
 
 // A `float[]?` argument: a list or absent.
-class OptionalFloatList : public std::optional<FloatList> {
+class OptionalFloatList {
  public:
-  using std::optional<FloatList>::optional;
-  OptionalFloatList(std::initializer_list<double> list) : optional(list) {}          // NOLINT
-  OptionalFloatList(const std::vector<double>& list) : optional(FloatList(list)) {}  // NOLINT
+  constexpr OptionalFloatList() = default;
+  constexpr OptionalFloatList(std::nullopt_t) {}                                // NOLINT
+  constexpr OptionalFloatList(FloatList list) : list_(list), present_(true) {}  // NOLINT
+  OptionalFloatList(std::initializer_list<double> list)                         // NOLINT
+      : OptionalFloatList(FloatList(list)) {}
+  OptionalFloatList(const std::vector<double>& list)  // NOLINT
+      : OptionalFloatList(FloatList(list)) {}
+
+  constexpr bool has_value() const { return present_; }
+  constexpr const FloatList& operator*() const { return list_; }
+  constexpr const FloatList* operator->() const { return &list_; }
+
+ private:
+  FloatList list_;
+  bool present_ = false;
 };
 
 class Tensor;

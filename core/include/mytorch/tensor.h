@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -18,6 +17,7 @@
 #include "mytorch/generator.h"
 #include "mytorch/list.h"
 #include "mytorch/scalar.h"
+#include "mytorch/std_function.h"
 #include "mytorch/tensor_impl.h"
 
 namespace mytorch {

@@ -19,7 +19,7 @@ namespace indexing {
 struct Slice {
   constexpr Slice(std::optional<int64_t> start = {}, std::optional<int64_t> stop = {},  // NOLINT
                   std::optional<int64_t> step = {})
-      : start(start), stop(stop), step(step.value_or(1)) {}
+      : start(start), stop(stop), step(step ? *step : 1) {}
   std::optional<int64_t> start;
   std::optional<int64_t> stop;
   int64_t step;
@@ -41,7 +41,7 @@ class TensorIndex {
   TensorIndex(Tensor t) : kind_(kTensor), tensor_(std::move(t)) {}  // NOLINT: mask or positions
   template <detail::Integer T>
   TensorIndex(T at) : kind_(kInteger), slice_(static_cast<int64_t>(at)) {}  // NOLINT
-  TensorIndex(bool on) : kind_(kBool), slice_(on) {}  // NOLINT: a new dimension, of 1 or 0
+  TensorIndex(bool on) : kind_(kBool), slice_(int64_t{on}) {}  // NOLINT: a new dimension, of 1 or 0
   template <detail::NonInteger NotAnIndex>  // give an integer, bool, Slice, None, "..." or Tensor
   TensorIndex(NotAnIndex) = delete;
 

@@ -19,18 +19,20 @@ namespace mytorch {
 class TensorOptions {
  public:
   constexpr TensorOptions() = default;
-  constexpr TensorOptions(ScalarType dtype) : dtype_(dtype) {}          // NOLINT
-  constexpr TensorOptions(Device device) : device_(device) {}           // NOLINT
-  TensorOptions(const char* device) : TensorOptions(Device(device)) {}  // NOLINT
+  constexpr TensorOptions(ScalarType dtype) : dtype_(dtype), has_dtype_(true) {}  // NOLINT
+  constexpr TensorOptions(Device device) : device_(device), has_device_(true) {}  // NOLINT
+  TensorOptions(const char* device) : TensorOptions(Device(device)) {}            // NOLINT
 
   constexpr TensorOptions dtype(ScalarType dtype) const {
     TensorOptions result = *this;
     result.dtype_ = dtype;
+    result.has_dtype_ = true;
     return result;
   }
   constexpr TensorOptions device(Device device) const {
     TensorOptions result = *this;
     result.device_ = device;
+    result.has_device_ = true;
     return result;
   }
   constexpr TensorOptions device(Device type, int index) const {
@@ -42,11 +44,17 @@ class TensorOptions {
     return result;
   }
 
-  constexpr ScalarType dtype() const { return dtype_.value_or(kFloat32); }
-  constexpr Device device() const { return device_.value_or(kCPU); }
+  constexpr ScalarType dtype() const { return dtype_; }
+  constexpr Device device() const { return device_; }
   constexpr bool requires_grad() const { return requires_grad_; }
-  constexpr std::optional<ScalarType> dtype_opt() const { return dtype_; }
-  constexpr std::optional<Device> device_opt() const { return device_; }
+  constexpr std::optional<ScalarType> dtype_opt() const {
+    if (has_dtype_) return dtype_;
+    return {};
+  }
+  constexpr std::optional<Device> device_opt() const {
+    if (has_device_) return device_;
+    return {};
+  }
 
   // Returns the new tensor, which requires a gradient if the options say so.
   Tensor finish(Tensor made) const {
@@ -55,8 +63,10 @@ class TensorOptions {
   }
 
  private:
-  std::optional<ScalarType> dtype_;
-  std::optional<Device> device_;
+  ScalarType dtype_ = kFloat32;
+  Device device_ = kCPU;
+  bool has_dtype_ = false;
+  bool has_device_ = false;
   bool requires_grad_ = false;
 };
 

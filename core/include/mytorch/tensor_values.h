@@ -3,12 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <type_traits>
 #include <vector>
 
+#include "mytorch/std_function.h"
 #include "mytorch/tensor.h"
 #include "mytorch/tensor_options.h"
 

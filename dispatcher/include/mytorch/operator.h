@@ -12,11 +12,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "mytorch/call.h"
+#include "mytorch/std_function.h"
 
 namespace mytorch {
 

@@ -17,7 +17,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -33,6 +32,7 @@
 #include "mytorch/nn/data/sampler.h"
 #include "mytorch/nn/data/transforms.h"
 #include "mytorch/nn/options.h"
+#include "mytorch/std_function.h"
 
 namespace mytorch {
 using std::nullopt;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <functional>
 #include <numeric>
 #include <string>
 #include <vector>

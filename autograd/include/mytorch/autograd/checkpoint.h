@@ -1,10 +1,10 @@
 // Activation checkpointing: recomputes values that backward needs instead of storing them.
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "mytorch/generator.h"
+#include "mytorch/std_function.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch::autograd {

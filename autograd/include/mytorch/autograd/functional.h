@@ -16,12 +16,12 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "mytorch/std_function.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch::autograd {

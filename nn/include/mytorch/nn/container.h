@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <string>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "mytorch/nn/module.h"
+#include "mytorch/std_function.h"
 
 namespace mytorch::nn {
 

@@ -58,19 +58,28 @@ extern template class ConvNd<3>;
 class Conv1d final : public Layer<Conv1d, ConvNd<1>> {
  public:
   using Layer::Layer;
-  template <class TakesOptionsOf = ConvArgs<1>>  // chosen for a misspelt option
+  template <
+      class TakesOptionsOf = ConvArgs<1>,
+      OptionNames Named =
+          "stride, padding, dilation, groups, bias, padding_mode">  // chosen for a misspelt option
   Conv1d(int64_t, int64_t, Sizes<1>, ...) = delete;
 };
 class Conv2d final : public Layer<Conv2d, ConvNd<2>> {
  public:
   using Layer::Layer;
-  template <class TakesOptionsOf = ConvArgs<2>>  // chosen for a misspelt option
+  template <
+      class TakesOptionsOf = ConvArgs<2>,
+      OptionNames Named =
+          "stride, padding, dilation, groups, bias, padding_mode">  // chosen for a misspelt option
   Conv2d(int64_t, int64_t, Sizes<2>, ...) = delete;
 };
 class Conv3d final : public Layer<Conv3d, ConvNd<3>> {
  public:
   using Layer::Layer;
-  template <class TakesOptionsOf = ConvArgs<3>>  // chosen for a misspelt option
+  template <
+      class TakesOptionsOf = ConvArgs<3>,
+      OptionNames Named =
+          "stride, padding, dilation, groups, bias, padding_mode">  // chosen for a misspelt option
   Conv3d(int64_t, int64_t, Sizes<3>, ...) = delete;
 };
 
@@ -149,19 +158,28 @@ extern template class ConvTransposeNd<3>;
 class ConvTranspose1d final : public Layer<ConvTranspose1d, ConvTransposeNd<1>> {
  public:
   using Layer::Layer;
-  template <class TakesOptionsOf = ConvTransposeArgs<1>>  // chosen for a misspelt option
+  template <class TakesOptionsOf = ConvTransposeArgs<1>,
+            OptionNames Named =
+                "stride, padding, output_padding, groups, bias, dilation">  // chosen for a misspelt
+                                                                            // option
   ConvTranspose1d(int64_t, int64_t, Sizes<1>, ...) = delete;
 };
 class ConvTranspose2d final : public Layer<ConvTranspose2d, ConvTransposeNd<2>> {
  public:
   using Layer::Layer;
-  template <class TakesOptionsOf = ConvTransposeArgs<2>>  // chosen for a misspelt option
+  template <class TakesOptionsOf = ConvTransposeArgs<2>,
+            OptionNames Named =
+                "stride, padding, output_padding, groups, bias, dilation">  // chosen for a misspelt
+                                                                            // option
   ConvTranspose2d(int64_t, int64_t, Sizes<2>, ...) = delete;
 };
 class ConvTranspose3d final : public Layer<ConvTranspose3d, ConvTransposeNd<3>> {
  public:
   using Layer::Layer;
-  template <class TakesOptionsOf = ConvTransposeArgs<3>>  // chosen for a misspelt option
+  template <class TakesOptionsOf = ConvTransposeArgs<3>,
+            OptionNames Named =
+                "stride, padding, output_padding, groups, bias, dilation">  // chosen for a misspelt
+                                                                            // option
   ConvTranspose3d(int64_t, int64_t, Sizes<3>, ...) = delete;
 };
 

@@ -706,102 +706,111 @@ using MultilabelSoftMarginLossFuncOptions = MultiLabelSoftMarginLossOptions;
     });                                                                                        \
   }
 // A misspelt name in braces, or another argument that the function does not take, selects the
-// deleted overload, whose message has the type of the options.
-#define MYTORCH_NAMED_1(function, Args)  \
-  MYTORCH_BUILDER_1(function)            \
-  template <class TakesOptionsOf = Args> \
+// deleted overload, whose message has the names of the options, the fields of Args.
+#define MYTORCH_NAMED_1(function, Args, names)                      \
+  MYTORCH_BUILDER_1(function)                                       \
+  template <class TakesOptionsOf = Args, OptionNames Named = names> \
   void function(const Tensor&, ...) = delete;
-#define MYTORCH_NAMED_2(function, Args)  \
-  MYTORCH_BUILDER_2(function)            \
-  template <class TakesOptionsOf = Args> \
+#define MYTORCH_NAMED_2(function, Args, names)                      \
+  MYTORCH_BUILDER_2(function)                                       \
+  template <class TakesOptionsOf = Args, OptionNames Named = names> \
   void function(const Tensor&, const Tensor&, ...) = delete;
-#define MYTORCH_NAMED_3(function, Args)  \
-  MYTORCH_BUILDER_3(function)            \
-  template <class TakesOptionsOf = Args> \
+#define MYTORCH_NAMED_3(function, Args, names)                      \
+  MYTORCH_BUILDER_3(function)                                       \
+  template <class TakesOptionsOf = Args, OptionNames Named = names> \
   void function(const Tensor&, const Tensor&, const Tensor&, ...) = delete;
 // clang-format off
-MYTORCH_NAMED_1(relu, InplaceArgs)
-MYTORCH_NAMED_1(selu, InplaceArgs)
-MYTORCH_NAMED_1(leaky_relu, LeakyReLUArgs)
-MYTORCH_NAMED_1(elu, ELUArgs)
-MYTORCH_NAMED_1(celu, CELUArgs)
-MYTORCH_NAMED_1(gelu, GELUArgs)
-MYTORCH_NAMED_1(softplus, SoftplusArgs)
-MYTORCH_NAMED_1(hardtanh, HardtanhArgs)
-MYTORCH_NAMED_1(hardshrink, HardshrinkArgs)
-MYTORCH_NAMED_1(softshrink, SoftshrinkArgs)
-MYTORCH_NAMED_1(threshold, ThresholdArgs)
-MYTORCH_NAMED_1(glu, GLUArgs)
-MYTORCH_NAMED_1(rrelu, RReLUFuncArgs)
-MYTORCH_NAMED_1(softmax, SoftmaxFuncArgs)
-MYTORCH_NAMED_1(log_softmax, SoftmaxFuncArgs)
-MYTORCH_NAMED_1(softmin, SoftmaxArgs)
-MYTORCH_NAMED_1(gumbel_softmax, GumbelSoftmaxArgs)
-MYTORCH_NAMED_1(normalize, NormalizeArgs)
-MYTORCH_NAMED_1(dropout, DropoutFuncArgs)
-MYTORCH_NAMED_1(max_pool1d, MaxPoolArgs<1>)
-MYTORCH_NAMED_1(max_pool2d, MaxPoolArgs<2>)
-MYTORCH_NAMED_1(max_pool3d, MaxPoolArgs<3>)
-MYTORCH_NAMED_1(avg_pool1d, AvgPoolArgs<1>)
-MYTORCH_NAMED_1(avg_pool2d, AvgPoolArgs<2>)
-MYTORCH_NAMED_1(avg_pool3d, AvgPoolArgs<3>)
-MYTORCH_NAMED_1(lp_pool1d, LPPoolArgs<1>)
-MYTORCH_NAMED_1(lp_pool2d, LPPoolArgs<2>)
-MYTORCH_NAMED_1(lp_pool3d, LPPoolArgs<3>)
+MYTORCH_NAMED_1(relu, InplaceArgs, "inplace")
+MYTORCH_NAMED_1(selu, InplaceArgs, "inplace")
+MYTORCH_NAMED_1(leaky_relu, LeakyReLUArgs, "negative_slope, inplace")
+MYTORCH_NAMED_1(elu, ELUArgs, "alpha, inplace")
+MYTORCH_NAMED_1(celu, CELUArgs, "alpha, inplace")
+MYTORCH_NAMED_1(gelu, GELUArgs, "approximate")
+MYTORCH_NAMED_1(softplus, SoftplusArgs, "beta, threshold")
+MYTORCH_NAMED_1(hardtanh, HardtanhArgs, "min_val, max_val")
+MYTORCH_NAMED_1(hardshrink, HardshrinkArgs, "lambd")
+MYTORCH_NAMED_1(softshrink, SoftshrinkArgs, "lambd")
+MYTORCH_NAMED_1(threshold, ThresholdArgs, "threshold, value")
+MYTORCH_NAMED_1(glu, GLUArgs, "dim")
+MYTORCH_NAMED_1(rrelu, RReLUFuncArgs, "lower, upper, training, generator")
+MYTORCH_NAMED_1(softmax, SoftmaxFuncArgs, "dim, dtype")
+MYTORCH_NAMED_1(log_softmax, SoftmaxFuncArgs, "dim, dtype")
+MYTORCH_NAMED_1(softmin, SoftmaxArgs, "dim")
+MYTORCH_NAMED_1(gumbel_softmax, GumbelSoftmaxArgs, "tau, hard, dim, generator")
+MYTORCH_NAMED_1(normalize, NormalizeArgs, "p, dim, eps")
+MYTORCH_NAMED_1(dropout, DropoutFuncArgs, "p, training, generator")
+MYTORCH_NAMED_1(max_pool1d, MaxPoolArgs<1>, "stride, padding, dilation, ceil_mode")
+MYTORCH_NAMED_1(max_pool2d, MaxPoolArgs<2>, "stride, padding, dilation, ceil_mode")
+MYTORCH_NAMED_1(max_pool3d, MaxPoolArgs<3>, "stride, padding, dilation, ceil_mode")
+MYTORCH_NAMED_1(avg_pool1d, AvgPoolArgs<1>,
+                "stride, padding, ceil_mode, count_include_pad, divisor_override")
+MYTORCH_NAMED_1(avg_pool2d, AvgPoolArgs<2>,
+                "stride, padding, ceil_mode, count_include_pad, divisor_override")
+MYTORCH_NAMED_1(avg_pool3d, AvgPoolArgs<3>,
+                "stride, padding, ceil_mode, count_include_pad, divisor_override")
+MYTORCH_NAMED_1(lp_pool1d, LPPoolArgs<1>, "stride, ceil_mode")
+MYTORCH_NAMED_1(lp_pool2d, LPPoolArgs<2>, "stride, ceil_mode")
+MYTORCH_NAMED_1(lp_pool3d, LPPoolArgs<3>, "stride, ceil_mode")
 MYTORCH_BUILDER_1(adaptive_avg_pool1d)
 MYTORCH_BUILDER_1(adaptive_avg_pool2d)
 MYTORCH_BUILDER_1(adaptive_avg_pool3d)
 MYTORCH_BUILDER_1(adaptive_max_pool1d)
 MYTORCH_BUILDER_1(adaptive_max_pool2d)
 MYTORCH_BUILDER_1(adaptive_max_pool3d)
-MYTORCH_NAMED_1(pad, PadArgs)
-MYTORCH_NAMED_1(interpolate, UpsampleArgs)
-MYTORCH_NAMED_1(fold, FoldArgs)
-MYTORCH_NAMED_1(unfold, UnfoldArgs)
+MYTORCH_NAMED_1(pad, PadArgs, "mode, value")
+MYTORCH_NAMED_1(interpolate, UpsampleArgs, "size, scale_factor, mode, align_corners, antialias")
+MYTORCH_NAMED_1(fold, FoldArgs, "dilation, padding, stride")
+MYTORCH_NAMED_1(unfold, UnfoldArgs, "dilation, padding, stride")
 MYTORCH_BUILDER_1(pixel_shuffle)
 MYTORCH_BUILDER_1(pixel_unshuffle)
-MYTORCH_NAMED_1(instance_norm, InstanceNormFuncArgs)
-MYTORCH_NAMED_1(layer_norm, LayerNormFuncArgs)
-MYTORCH_NAMED_1(rms_norm, RMSNormFuncArgs)
-MYTORCH_NAMED_1(group_norm, GroupNormFuncArgs)
-MYTORCH_NAMED_1(local_response_norm, LocalResponseNormArgs)
-MYTORCH_NAMED_2(pairwise_distance, PairwiseDistanceArgs)
-MYTORCH_NAMED_2(cosine_similarity, CosineSimilarityArgs)
-MYTORCH_NAMED_2(embedding, EmbeddingArgs)
-MYTORCH_NAMED_2(grid_sample, GridSampleArgs)
-MYTORCH_NAMED_2(embedding_bag, EmbeddingBagFuncArgs)
-MYTORCH_NAMED_2(conv1d, ConvFuncArgs<1>)
-MYTORCH_NAMED_2(conv2d, ConvFuncArgs<2>)
-MYTORCH_NAMED_2(conv3d, ConvFuncArgs<3>)
-MYTORCH_NAMED_2(conv_transpose1d, ConvTransposeFuncArgs<1>)
-MYTORCH_NAMED_2(conv_transpose2d, ConvTransposeFuncArgs<2>)
-MYTORCH_NAMED_2(conv_transpose3d, ConvTransposeFuncArgs<3>)
-MYTORCH_NAMED_2(mse_loss, MSEArgs)
-MYTORCH_NAMED_2(l1_loss, L1Args)
-MYTORCH_NAMED_2(smooth_l1_loss, SmoothL1Args)
-MYTORCH_NAMED_2(huber_loss, HuberArgs)
-MYTORCH_NAMED_2(poisson_nll_loss, PoissonNLLArgs)
-MYTORCH_NAMED_2(cross_entropy, CrossEntropyArgs)
-MYTORCH_NAMED_2(nll_loss, NLLArgs)
-MYTORCH_NAMED_2(binary_cross_entropy, BCEArgs)
-MYTORCH_NAMED_2(binary_cross_entropy_with_logits, BCEWithLogitsArgs)
-MYTORCH_NAMED_2(kl_div, KLDivArgs)
-MYTORCH_NAMED_2(soft_margin_loss, SoftMarginArgs)
-MYTORCH_NAMED_2(hinge_embedding_loss, HingeEmbeddingArgs)
-MYTORCH_NAMED_2(multi_margin_loss, MultiMarginArgs)
-MYTORCH_NAMED_2(multilabel_margin_loss, MultiLabelMarginArgs)
-MYTORCH_NAMED_2(multilabel_soft_margin_loss, MultiLabelSoftMarginArgs)
-MYTORCH_NAMED_3(batch_norm, BatchNormFuncArgs)
-MYTORCH_NAMED_3(gaussian_nll_loss, GaussianNLLArgs)
-MYTORCH_NAMED_3(margin_ranking_loss, MarginRankingArgs)
-MYTORCH_NAMED_3(cosine_embedding_loss, CosineEmbeddingArgs)
-MYTORCH_NAMED_3(triplet_margin_loss, TripletMarginArgs)
-MYTORCH_NAMED_3(triplet_margin_with_distance_loss, TripletMarginWithDistanceArgs)
+MYTORCH_NAMED_1(instance_norm, InstanceNormFuncArgs,
+                "running_mean, running_var, weight, bias, use_input_stats, momentum, eps")
+MYTORCH_NAMED_1(layer_norm, LayerNormFuncArgs, "weight, bias, eps")
+MYTORCH_NAMED_1(rms_norm, RMSNormFuncArgs, "weight, eps")
+MYTORCH_NAMED_1(group_norm, GroupNormFuncArgs, "weight, bias, eps")
+MYTORCH_NAMED_1(local_response_norm, LocalResponseNormArgs, "alpha, beta, k")
+MYTORCH_NAMED_2(pairwise_distance, PairwiseDistanceArgs, "p, eps, keepdim")
+MYTORCH_NAMED_2(cosine_similarity, CosineSimilarityArgs, "dim, eps")
+MYTORCH_NAMED_2(embedding, EmbeddingArgs, "padding_idx, scale_grad_by_freq")
+MYTORCH_NAMED_2(grid_sample, GridSampleArgs, "mode, padding_mode, align_corners")
+MYTORCH_NAMED_2(embedding_bag, EmbeddingBagFuncArgs,
+                "offsets, per_sample_weights, mode, padding_idx, scale_grad_by_freq, "
+                "include_last_offset")
+MYTORCH_NAMED_2(conv1d, ConvFuncArgs<1>, "bias, stride, padding, dilation, groups")
+MYTORCH_NAMED_2(conv2d, ConvFuncArgs<2>, "bias, stride, padding, dilation, groups")
+MYTORCH_NAMED_2(conv3d, ConvFuncArgs<3>, "bias, stride, padding, dilation, groups")
+MYTORCH_NAMED_2(conv_transpose1d, ConvTransposeFuncArgs<1>,
+                "bias, stride, padding, output_padding, groups, dilation")
+MYTORCH_NAMED_2(conv_transpose2d, ConvTransposeFuncArgs<2>,
+                "bias, stride, padding, output_padding, groups, dilation")
+MYTORCH_NAMED_2(conv_transpose3d, ConvTransposeFuncArgs<3>,
+                "bias, stride, padding, output_padding, groups, dilation")
+MYTORCH_NAMED_2(mse_loss, MSEArgs, "reduction")
+MYTORCH_NAMED_2(l1_loss, L1Args, "reduction")
+MYTORCH_NAMED_2(smooth_l1_loss, SmoothL1Args, "beta, reduction")
+MYTORCH_NAMED_2(huber_loss, HuberArgs, "delta, reduction")
+MYTORCH_NAMED_2(poisson_nll_loss, PoissonNLLArgs, "log_input, full, eps, reduction")
+MYTORCH_NAMED_2(cross_entropy, CrossEntropyArgs, "weight, reduction, ignore_index, label_smoothing")
+MYTORCH_NAMED_2(nll_loss, NLLArgs, "weight, reduction, ignore_index")
+MYTORCH_NAMED_2(binary_cross_entropy, BCEArgs, "weight, reduction")
+MYTORCH_NAMED_2(binary_cross_entropy_with_logits, BCEWithLogitsArgs,
+                "weight, pos_weight, reduction")
+MYTORCH_NAMED_2(kl_div, KLDivArgs, "reduction, log_target")
+MYTORCH_NAMED_2(soft_margin_loss, SoftMarginArgs, "reduction")
+MYTORCH_NAMED_2(hinge_embedding_loss, HingeEmbeddingArgs, "margin, reduction")
+MYTORCH_NAMED_2(multi_margin_loss, MultiMarginArgs, "p, margin, weight, reduction")
+MYTORCH_NAMED_2(multilabel_margin_loss, MultiLabelMarginArgs, "reduction")
+MYTORCH_NAMED_2(multilabel_soft_margin_loss, MultiLabelSoftMarginArgs, "weight, reduction")
+MYTORCH_NAMED_3(batch_norm, BatchNormFuncArgs, "weight, bias, training, momentum, eps")
+MYTORCH_NAMED_3(gaussian_nll_loss, GaussianNLLArgs, "full, eps, reduction")
+MYTORCH_NAMED_3(margin_ranking_loss, MarginRankingArgs, "margin, reduction")
+MYTORCH_NAMED_3(cosine_embedding_loss, CosineEmbeddingArgs, "margin, reduction")
+MYTORCH_NAMED_3(triplet_margin_loss, TripletMarginArgs, "margin, p, eps, swap, reduction")
+MYTORCH_NAMED_3(triplet_margin_with_distance_loss, TripletMarginWithDistanceArgs,
+                "distance_function, margin, swap, reduction")
 // clang-format on
-inline Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
-                       const Tensor& target_lengths, const CTCLossFuncOptions& options) {
-  return ctc_loss(log_probs, targets, input_lengths, target_lengths, options.args());
-}
+Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                const Tensor& target_lengths, const CTCLossFuncOptions& options);
 #undef MYTORCH_BUILDER_1
 #undef MYTORCH_BUILDER_2
 #undef MYTORCH_BUILDER_3

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <type_traits>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "mytorch/generator.h"
 #include "mytorch/nn/kv_cache.h"
 #include "mytorch/nn/module.h"
+#include "mytorch/std_function.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch::nn {

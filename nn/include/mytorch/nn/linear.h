@@ -29,7 +29,8 @@ class Linear : public Layer<Linear> {
                   "Linear takes two sizes, Linear(in_features, out_features): LazyLinear takes "
                   "in_features from its first input");
   }
-  template <class TakesOptionsOf = LinearArgs>  // chosen for a misspelt option
+  template <class TakesOptionsOf = LinearArgs,
+            OptionNames Named = "bias">  // chosen for a misspelt option
   Linear(int64_t, int64_t, ...) = delete;
   Tensor forward(const Tensor& input) override;
   // Returns gelu((*this)(input), approximate), in one operator unless a hook is in effect.

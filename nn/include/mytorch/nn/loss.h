@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <utility>
 
 #include "mytorch/nn/module.h"
 #include "mytorch/nn/options.h"
+#include "mytorch/std_function.h"
 
 namespace mytorch::nn {
 

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <iosfwd>
 #include <map>
 #include <memory>
@@ -18,6 +17,8 @@
 #include "mytorch/device.h"
 #include "mytorch/dtype.h"
 #include "mytorch/nn/serialize.h"
+#include "mytorch/owned.h"
+#include "mytorch/std_function.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch::serialize {
@@ -163,7 +164,7 @@ class HookHandle {
 class Module : private detail::Forwards {
  public:
   // An empty module, to be assigned before it is used: `nn::Linear hidden{nullptr};`.
-  Module(std::nullptr_t) : empty_(true) {}  // NOLINT: as libtorch's
+  Module(std::nullptr_t);  // NOLINT: as libtorch's
   bool is_empty() const { return empty_; }
   ~Module() override;
 
@@ -291,7 +292,7 @@ class Module : private detail::Forwards {
   virtual std::string describe() const;
 
  protected:
-  Module() = default;
+  Module();
   Module(const Module& other);
   Module(Module&& other) noexcept;
   Module& operator=(const Module& other);
@@ -420,7 +421,7 @@ class Module : private detail::Forwards {
     void finish(Module& copy, const Extent& extent) const;
 
    private:
-    std::unique_ptr<CloneMemo> memo_;
+    Owned<CloneMemo> memo_;
   };
   using Visit = std::function<void(const std::string& name, Tensor& tensor, Role role)>;
 

@@ -131,6 +131,21 @@ class Module;
   X(value) X(vdim) X(weight) X(zero_infinity)
 // clang-format on
 
+// The names of a function's options, for the compiler's messages. The function has an overload
+//
+//   template <class TakesOptionsOf = Args, OptionNames Named = "stride, padding">
+//   void conv(const Tensor&, ...) = delete;
+//
+// that a misspelt option, `{.strid = 2}`, selects: a template's arguments stand in the first line
+// of the message. Which name was written, no template can know.
+template <size_t n>
+struct OptionNames {
+  constexpr OptionNames(const char (&names)[n]) {  // NOLINT: a literal is the argument
+    for (size_t i = 0; i < n; ++i) text[i] = names[i];
+  }
+  char text[n] = {};
+};
+
 // Defines the class template `Setters<Self, Args>`, the functions of libtorch's builders: for each
 // name of the list NAMES that the aggregate Args declares, one that sets the option and one that
 // returns it. Self derives from Setters<Self, Args> and has a member function args(), which returns

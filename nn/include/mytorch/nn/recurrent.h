@@ -177,12 +177,8 @@ class LSTM final : public Callable<LSTM, detail::RecurrentBase> {
     return forward(input, state);
   }
   using Callable::operator();
-  std::tuple<Tensor, State> operator()(const Tensor& input, const State& state) {  // for {h, c}
-    return Callable::operator()(input, state);
-  }
-  std::tuple<PackedSequence, State> operator()(const PackedSequence& input, const State& state) {
-    return Callable::operator()(input, state);
-  }
+  std::tuple<Tensor, State> operator()(const Tensor& input, const State& state);  // for {h, c}
+  std::tuple<PackedSequence, State> operator()(const PackedSequence& input, const State& state);
 };
 
 // One step of a recurrent layer: takes inputs (N, input), or (input), and the hidden states (N,
@@ -212,9 +208,7 @@ class LSTMCell final : public Callable<LSTMCell, detail::CellBase> {
   LSTMCell(int64_t input_size, int64_t hidden_size, LSTMCellArgs options = {});
   State forward(const Tensor& input, const State& state = {});
   using Callable::operator();
-  State operator()(const Tensor& input, const State& state) {  // for {h, c}
-    return Callable::operator()(input, state);
-  }
+  State operator()(const Tensor& input, const State& state);  // for {h, c}
 };
 
 }  // namespace mytorch::nn

@@ -9,12 +9,12 @@
 #include <cstdint>
 #include <iosfwd>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "mytorch/device.h"
 #include "mytorch/dtype.h"
+#include "mytorch/owned.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch::nn {
@@ -65,7 +65,7 @@ class SafetensorsFile {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  Owned<State> state_;
 };
 
 }  // namespace mytorch::nn

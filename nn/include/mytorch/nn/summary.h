@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <iosfwd>
 #include <string>
 #include <vector>
 
 #include "mytorch/nn/module.h"
+#include "mytorch/std_function.h"
 
 namespace mytorch::nn {
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <tuple>
@@ -16,6 +15,7 @@
 #include "mytorch/nn/module.h"
 #include "mytorch/nn/normalization.h"
 #include "mytorch/nn/options.h"
+#include "mytorch/std_function.h"
 
 namespace mytorch::nn {
 
@@ -58,9 +58,7 @@ class MultiheadAttention final : public Callable<MultiheadAttention> {
                                      bool average_attn_weights = true);
   using Callable::operator();
   std::tuple<Tensor, Tensor> operator()(const Tensor& query, const Tensor& key, const Tensor& value,
-                                        const AttentionMasks& masks) {
-    return Callable::operator()(query, key, value, masks);
-  }
+                                        const AttentionMasks& masks);
   double flops(const Tensor& input, const Tensor& output) const override;
   std::string describe() const override;
   void reset_parameters();
@@ -121,9 +119,7 @@ class TransformerEncoderLayer final : public Callable<TransformerEncoderLayer> {
   Tensor forward(const Tensor& src, const Tensor& src_mask, const Tensor& src_key_padding_mask = {},
                  bool is_causal = false);
   using Callable::operator();
-  Tensor operator()(const Tensor& src, const AttentionMasks& masks) {
-    return Callable::operator()(src, masks);
-  }
+  Tensor operator()(const Tensor& src, const AttentionMasks& masks);
 
   MultiheadAttention self_attn{nullptr};
   Linear linear1{nullptr};
@@ -139,7 +135,7 @@ class TransformerEncoderLayer final : public Callable<TransformerEncoderLayer> {
 };
 
 struct TransformerEncoderArgs {
-  std::optional<LayerNorm> norm = {};  // of the output
+  LayerNorm norm = nullptr;  // of the output, unless empty
 };
 using TransformerEncoderOptions = Options<TransformerEncoderArgs, TransformerEncoderLayer, int64_t>;
 
@@ -156,9 +152,7 @@ class TransformerEncoder final : public Callable<TransformerEncoder> {
   Tensor forward(const Tensor& src, const Tensor& src_mask, const Tensor& src_key_padding_mask = {},
                  bool is_causal = false);
   using Callable::operator();
-  Tensor operator()(const Tensor& src, const AttentionMasks& masks) {
-    return Callable::operator()(src, masks);
-  }
+  Tensor operator()(const Tensor& src, const AttentionMasks& masks);
 
   ModuleList layers;  // "layers"; the norm is "norm"
 };
@@ -187,9 +181,7 @@ class TransformerDecoderLayer final : public Callable<TransformerDecoderLayer> {
                  const Tensor& memory_mask = {}, const Tensor& tgt_key_padding_mask = {},
                  const Tensor& memory_key_padding_mask = {});
   using Callable::operator();
-  Tensor operator()(const Tensor& tgt, const Tensor& memory, const DecoderMasks& masks) {
-    return Callable::operator()(tgt, memory, masks);
-  }
+  Tensor operator()(const Tensor& tgt, const Tensor& memory, const DecoderMasks& masks);
 
   MultiheadAttention self_attn{nullptr};
   MultiheadAttention multihead_attn{nullptr};
@@ -224,9 +216,7 @@ class TransformerDecoder final : public Callable<TransformerDecoder> {
                  const Tensor& memory_mask = {}, const Tensor& tgt_key_padding_mask = {},
                  const Tensor& memory_key_padding_mask = {});
   using Callable::operator();
-  Tensor operator()(const Tensor& tgt, const Tensor& memory, const DecoderMasks& masks) {
-    return Callable::operator()(tgt, memory, masks);
-  }
+  Tensor operator()(const Tensor& tgt, const Tensor& memory, const DecoderMasks& masks);
 
   ModuleList layers;  // "layers"; the norm is "norm"
 };
@@ -237,8 +227,8 @@ struct TransformerArgs {
   int64_t dim_feedforward = 2048;
   double dropout = 0.1;
   TransformerActivation activation = "relu";
-  std::optional<TransformerEncoder> custom_encoder = {};  // in place of the encoder made here
-  std::optional<TransformerDecoder> custom_decoder = {};
+  TransformerEncoder custom_encoder = nullptr;  // unless empty, in place of the one made here
+  TransformerDecoder custom_decoder = nullptr;
   double layer_norm_eps = 1e-5;
   bool batch_first = false;
   bool norm_first = false;
@@ -281,9 +271,7 @@ class Transformer final : public Callable<Transformer> {
                  const Tensor& src_key_padding_mask = {}, const Tensor& tgt_key_padding_mask = {},
                  const Tensor& memory_key_padding_mask = {});
   using Callable::operator();
-  Tensor operator()(const Tensor& src, const Tensor& tgt, const TransformerMasks& masks) {
-    return Callable::operator()(src, tgt, masks);
-  }
+  Tensor operator()(const Tensor& src, const Tensor& tgt, const TransformerMasks& masks);
   void reset_parameters();  // draws all matrices by init::xavier_uniform_
 
   // Returns a mask (size, size) to add to the scores: -infinity for the keys after each query, else

@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,6 +15,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "mytorch/std_function.h"
 
 namespace mytorch::text {
 

@@ -1,10 +1,10 @@
 // Making batches of examples.
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "mytorch/nn/data/dataset.h"
+#include "mytorch/std_function.h"
 
 namespace mytorch::nn::data {
 

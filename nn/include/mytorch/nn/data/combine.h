@@ -3,7 +3,6 @@
 
 #include <concepts>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -11,6 +10,7 @@
 
 #include "mytorch/generator.h"
 #include "mytorch/nn/data/dataset.h"
+#include "mytorch/std_function.h"
 
 namespace mytorch::nn::data {
 

@@ -3,12 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "mytorch/nn/data/dataset.h"
+#include "mytorch/std_function.h"
 
 namespace mytorch::nn::data {
 

@@ -19,7 +19,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <utility>
@@ -28,6 +27,7 @@
 #include "mytorch/dtype.h"
 #include "mytorch/list.h"
 #include "mytorch/nn/options.h"
+#include "mytorch/std_function.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch::nn::data::transforms {
@@ -37,8 +37,8 @@ using Transform = std::function<Tensor(const Tensor&)>;
 // Applies several transforms in succession.
 class Compose {
  public:
-  Compose(std::initializer_list<Transform> transforms) : transforms_(transforms) {}
-  explicit Compose(std::vector<Transform> transforms) : transforms_(std::move(transforms)) {}
+  Compose(std::initializer_list<Transform> transforms);
+  explicit Compose(std::vector<Transform> transforms);
   Tensor operator()(const Tensor& image) const;
 
  private:
@@ -48,8 +48,7 @@ class Compose {
 // Apply the transforms in succession with probability p, and one of the transforms.
 class RandomApply {
  public:
-  RandomApply(std::initializer_list<Transform> transforms, double p = 0.5)
-      : RandomApply(std::vector<Transform>(transforms), p) {}
+  RandomApply(std::initializer_list<Transform> transforms, double p = 0.5);
   explicit RandomApply(std::vector<Transform> transforms, double p = 0.5);
   Tensor operator()(const Tensor& image) const;
 
@@ -59,8 +58,7 @@ class RandomApply {
 };
 class RandomChoice {
  public:
-  RandomChoice(std::initializer_list<Transform> transforms)
-      : RandomChoice(std::vector<Transform>(transforms)) {}
+  RandomChoice(std::initializer_list<Transform> transforms);
   explicit RandomChoice(std::vector<Transform> transforms);
   Tensor operator()(const Tensor& image) const;
 

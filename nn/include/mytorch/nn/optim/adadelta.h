@@ -31,7 +31,8 @@ class AdadeltaOptions final : public OptimizerOptionsOf<AdadeltaOptions, Adadelt
 class Adadelta final : public OptimizerWith<AdadeltaOptions> {
  public:
   explicit Adadelta(ParamGroups parameters, AdadeltaArgs options = {});
-  template <class TakesOptionsOf = AdadeltaArgs>
+  template <class TakesOptionsOf = AdadeltaArgs,
+            OptionNames Named = "lr, rho, eps, weight_decay, maximize, master_weights, state_dtype">
   Adadelta(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<AdadeltaOptions> Options>
   Adadelta(ParamGroups parameters, const Options& options)

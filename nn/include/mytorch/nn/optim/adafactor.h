@@ -3,7 +3,6 @@
 
 #include <concepts>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
@@ -13,8 +12,7 @@ namespace mytorch::nn::optim {
 struct AdafactorArgs {
   double lr = 1e-2;  // the largest rate, relative to the parameter's root mean square
   double beta2_decay = -0.8;
-  // Absent: the type's epsilon. The second is the smallest root mean square of a parameter.
-  std::tuple<std::optional<double>, double> eps = {std::nullopt, 1e-3};
+  FactoredEps eps = {std::nullopt, 1e-3};
   double d = 1;  // the largest root mean square of an update
   double weight_decay = 0;
   bool maximize = false;
@@ -38,7 +36,9 @@ class AdafactorOptions final : public OptimizerOptionsOf<AdafactorOptions, Adafa
 class Adafactor final : public OptimizerWith<AdafactorOptions> {
  public:
   explicit Adafactor(ParamGroups parameters, AdafactorArgs options = {});
-  template <class TakesOptionsOf = AdafactorArgs>
+  template <class TakesOptionsOf = AdafactorArgs,
+            OptionNames Named =
+                "lr, beta2_decay, eps, d, weight_decay, maximize, master_weights, state_dtype">
   Adafactor(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<AdafactorOptions> Options>
   Adafactor(ParamGroups parameters, const Options& options)

@@ -31,7 +31,10 @@ class AdagradOptions final : public OptimizerOptionsOf<AdagradOptions, AdagradAr
 class Adagrad final : public OptimizerWith<AdagradOptions> {
  public:
   explicit Adagrad(ParamGroups parameters, AdagradArgs options = {});
-  template <class TakesOptionsOf = AdagradArgs>
+  template <class TakesOptionsOf = AdagradArgs,
+            OptionNames Named =
+                "lr, lr_decay, weight_decay, initial_accumulator_value, eps, maximize, "
+                "master_weights, state_dtype">
   Adagrad(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<AdagradOptions> Options>
   Adagrad(ParamGroups parameters, const Options& options)

@@ -46,7 +46,9 @@ class AdamOf final : public OptimizerWith<Options> {
  public:
   using Args = typename Options::Args;
   explicit AdamOf(ParamGroups parameters, Args options = {});
-  template <class TakesOptionsOf = Args>
+  template <class TakesOptionsOf = Args,
+            OptionNames Named =
+                "lr, betas, eps, weight_decay, amsgrad, maximize, master_weights, state_dtype">
   AdamOf(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<Options> O>
   AdamOf(ParamGroups parameters, const O& options)

@@ -31,7 +31,9 @@ class AdamaxOptions final : public OptimizerOptionsOf<AdamaxOptions, AdamaxArgs>
 class Adamax final : public OptimizerWith<AdamaxOptions> {
  public:
   explicit Adamax(ParamGroups parameters, AdamaxArgs options = {});
-  template <class TakesOptionsOf = AdamaxArgs>
+  template <
+      class TakesOptionsOf = AdamaxArgs,
+      OptionNames Named = "lr, betas, eps, weight_decay, maximize, master_weights, state_dtype">
   Adamax(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<AdamaxOptions> Options>
   Adamax(ParamGroups parameters, const Options& options)

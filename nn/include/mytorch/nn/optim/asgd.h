@@ -34,7 +34,9 @@ class ASGDOptions final : public OptimizerOptionsOf<ASGDOptions, ASGDArgs> {
 class ASGD final : public OptimizerWith<ASGDOptions> {
  public:
   explicit ASGD(ParamGroups parameters, ASGDArgs options = {});
-  template <class TakesOptionsOf = ASGDArgs>
+  template <class TakesOptionsOf = ASGDArgs,
+            OptionNames Named =
+                "lr, lambd, alpha, t0, weight_decay, maximize, master_weights, state_dtype">
   ASGD(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<ASGDOptions> Options>
   ASGD(ParamGroups parameters, const Options& options)

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <utility>
 
 #include "mytorch/nn/module.h"
+#include "mytorch/std_function.h"
 
 namespace mytorch::nn::optim {
 

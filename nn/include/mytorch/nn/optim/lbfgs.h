@@ -40,7 +40,10 @@ class LBFGSOptions final : public OptimizerOptionsOf<LBFGSOptions, LBFGSArgs> {
 class LBFGS final : public OptimizerWith<LBFGSOptions> {
  public:
   explicit LBFGS(ParamGroups parameters, LBFGSArgs options = {});
-  template <class TakesOptionsOf = LBFGSArgs>
+  template <class TakesOptionsOf = LBFGSArgs,
+            OptionNames Named =
+                "lr, max_iter, max_eval, tolerance_grad, tolerance_change, history_size, "
+                "line_search_fn">
   LBFGS(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<LBFGSOptions> Options>
   LBFGS(ParamGroups parameters, const Options& options)

@@ -29,7 +29,8 @@ class LionOptions final : public OptimizerOptionsOf<LionOptions, LionArgs> {
 class Lion final : public OptimizerWith<LionOptions> {
  public:
   explicit Lion(ParamGroups parameters, LionArgs options = {});
-  template <class TakesOptionsOf = LionArgs>
+  template <class TakesOptionsOf = LionArgs,
+            OptionNames Named = "lr, betas, weight_decay, maximize, master_weights, state_dtype">
   Lion(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<LionOptions> Options>
   Lion(ParamGroups parameters, const Options& options)

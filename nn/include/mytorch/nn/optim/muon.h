@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
@@ -17,7 +16,7 @@ struct MuonArgs {
   double weight_decay = 0.1;
   double momentum = 0.95;
   bool nesterov = true;
-  std::tuple<double, double, double> ns_coefficients = {3.4445, -4.775, 2.0315};
+  Quintic ns_coefficients = {3.4445, -4.775, 2.0315};
   double eps = 1e-7;
   int64_t ns_steps = 5;
   // How the rate depends on the shape: "original" (the default), by sqrt(max(1, rows / columns)),
@@ -43,7 +42,10 @@ class MuonOptions final : public OptimizerOptionsOf<MuonOptions, MuonArgs> {
 class Muon final : public OptimizerWith<MuonOptions> {
  public:
   explicit Muon(ParamGroups parameters, MuonArgs options = {});
-  template <class TakesOptionsOf = MuonArgs>
+  template <class TakesOptionsOf = MuonArgs,
+            OptionNames Named =
+                "lr, weight_decay, momentum, nesterov, ns_coefficients, eps, ns_steps, "
+                "adjust_lr_fn, master_weights, state_dtype">
   Muon(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<MuonOptions> Options>
   Muon(ParamGroups parameters, const Options& options)

@@ -38,7 +38,10 @@ class NAdamOptions final : public OptimizerOptionsOf<NAdamOptions, NAdamArgs> {
 class NAdam final : public OptimizerWith<NAdamOptions> {
  public:
   explicit NAdam(ParamGroups parameters, NAdamArgs options = {});
-  template <class TakesOptionsOf = NAdamArgs>
+  template <class TakesOptionsOf = NAdamArgs,
+            OptionNames Named =
+                "lr, betas, eps, weight_decay, momentum_decay, decoupled_weight_decay, "
+                "maximize, master_weights, state_dtype">
   NAdam(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<NAdamOptions> Options>
   NAdam(ParamGroups parameters, const Options& options)

@@ -5,7 +5,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <initializer_list>
 #include <iosfwd>
 #include <memory>
@@ -16,6 +15,7 @@
 
 #include "mytorch/nn/optim/options.h"
 #include "mytorch/nn/serialize.h"
+#include "mytorch/std_function.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch::nn::optim {
@@ -24,24 +24,19 @@ namespace mytorch::nn::optim {
 class OptimizerParamGroup {
  public:
   OptimizerParamGroup(std::vector<Tensor> params,  // NOLINT(google-explicit-constructor)
-                      std::unique_ptr<OptimizerOptions> options = nullptr)
-      : params_(std::move(params)), options_(std::move(options)) {}
-  OptimizerParamGroup(std::initializer_list<Tensor> params) : params_(params) {}  // NOLINT
-  OptimizerParamGroup(const OptimizerParamGroup& other)
-      : params_(other.params_), options_(other.options_ ? other.options_->clone() : nullptr) {}
-  OptimizerParamGroup(OptimizerParamGroup&&) = default;
-  OptimizerParamGroup& operator=(OptimizerParamGroup other) {
-    params_ = std::move(other.params_);
-    options_ = std::move(other.options_);
-    return *this;
-  }
+                      std::unique_ptr<OptimizerOptions> options = nullptr);
+  OptimizerParamGroup(std::initializer_list<Tensor> params);  // NOLINT
+  OptimizerParamGroup(const OptimizerParamGroup& other);
+  OptimizerParamGroup(OptimizerParamGroup&& other) noexcept;
+  OptimizerParamGroup& operator=(OptimizerParamGroup other);
+  ~OptimizerParamGroup();
 
   const std::vector<Tensor>& params() const { return params_; }
   bool has_options() const { return options_ != nullptr; }
   // Throw Error(kValue) if there are no options.
   OptimizerOptions& options();
   const OptimizerOptions& options() const;
-  void set_options(std::unique_ptr<OptimizerOptions> options) { options_ = std::move(options); }
+  void set_options(std::unique_ptr<OptimizerOptions> options);
 
  private:
   std::vector<Tensor> params_;
@@ -51,10 +46,14 @@ class OptimizerParamGroup {
 // The argument of an optimizer: a list of parameters, or groups of them.
 class ParamGroups {
  public:
-  ParamGroups(std::vector<Tensor> params) { groups_.emplace_back(std::move(params)); }  // NOLINT
-  ParamGroups(std::initializer_list<Tensor> params) { groups_.emplace_back(params); }   // NOLINT
-  ParamGroups(std::vector<OptimizerParamGroup> groups) : groups_(std::move(groups)) {}  // NOLINT
-  ParamGroups(std::initializer_list<OptimizerParamGroup> groups) : groups_(groups) {}   // NOLINT
+  ParamGroups(std::vector<Tensor> params);                         // NOLINT
+  ParamGroups(std::initializer_list<Tensor> params);               // NOLINT
+  ParamGroups(std::vector<OptimizerParamGroup> groups);            // NOLINT
+  ParamGroups(std::initializer_list<OptimizerParamGroup> groups);  // NOLINT
+  ParamGroups(const ParamGroups& other);
+  ParamGroups(ParamGroups&& other) noexcept;
+  ParamGroups& operator=(ParamGroups other);
+  ~ParamGroups();
   template <class Model>
   requires requires(const Model& model) { model.parameters(); }
   ParamGroups(const Model& /*model*/) {  // NOLINT

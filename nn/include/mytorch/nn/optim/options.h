@@ -16,6 +16,17 @@ namespace mytorch::nn::optim {
 
 using Betas = std::tuple<double, double>;
 
+// Adafactor's. Absent: the type's epsilon. The second is the smallest root mean square of a
+// parameter.
+struct FactoredEps {
+  std::optional<double> first;
+  double second;
+};
+// The coefficients of a x + b x^3 + c x^5.
+struct Quintic {
+  double a, b, c;
+};
+
 // The options of a group by name.
 struct OptionList {
   struct Number {
@@ -32,8 +43,8 @@ struct OptionList {
   void add(const char* name, std::optional<int64_t>& value);
   void add(const char* name, std::optional<std::string>& value);
   void add(const char* name, std::optional<ScalarType>& value);
-  void add(const char* name, std::tuple<std::optional<double>, double>& value);
-  void add(const char* name, std::tuple<double, double, double>& value);
+  void add(const char* name, FactoredEps& value);
+  void add(const char* name, Quintic& value);
 };
 
 // Appends the options that the aggregate declares. Defined in list_fields.h, which the file that

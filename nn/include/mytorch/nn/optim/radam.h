@@ -37,7 +37,10 @@ class RAdamOptions final : public OptimizerOptionsOf<RAdamOptions, RAdamArgs> {
 class RAdam final : public OptimizerWith<RAdamOptions> {
  public:
   explicit RAdam(ParamGroups parameters, RAdamArgs options = {});
-  template <class TakesOptionsOf = RAdamArgs>
+  template <class TakesOptionsOf = RAdamArgs,
+            OptionNames Named =
+                "lr, betas, eps, weight_decay, decoupled_weight_decay, maximize, "
+                "master_weights, state_dtype">
   RAdam(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<RAdamOptions> Options>
   RAdam(ParamGroups parameters, const Options& options)

@@ -33,7 +33,10 @@ class RMSpropOptions final : public OptimizerOptionsOf<RMSpropOptions, RMSpropAr
 class RMSprop final : public OptimizerWith<RMSpropOptions> {
  public:
   explicit RMSprop(ParamGroups parameters, RMSpropArgs options = {});
-  template <class TakesOptionsOf = RMSpropArgs>
+  template <class TakesOptionsOf = RMSpropArgs,
+            OptionNames Named =
+                "lr, alpha, eps, weight_decay, momentum, centered, maximize, master_weights, "
+                "state_dtype">
   RMSprop(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<RMSpropOptions> Options>
   RMSprop(ParamGroups parameters, const Options& options)

@@ -3,11 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <utility>
 #include <vector>
 
 #include "mytorch/nn/optim/optimizer.h"
+#include "mytorch/std_function.h"
 
 namespace mytorch::nn::optim {
 

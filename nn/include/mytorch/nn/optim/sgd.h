@@ -34,7 +34,10 @@ class SGDOptions final : public OptimizerOptionsOf<SGDOptions, SGDArgs> {
 class SGD final : public OptimizerWith<SGDOptions> {
  public:
   explicit SGD(ParamGroups parameters, SGDArgs options = {});
-  template <class TakesOptionsOf = SGDArgs>
+  template <class TakesOptionsOf = SGDArgs,
+            OptionNames Named =
+                "lr, momentum, dampening, weight_decay, nesterov, maximize, master_weights, "
+                "state_dtype">
   SGD(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<SGDOptions> Options>
   SGD(ParamGroups parameters, const Options& options)

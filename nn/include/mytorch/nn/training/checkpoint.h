@@ -3,7 +3,6 @@
 
 #include <concepts>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -13,6 +12,7 @@
 #include "mytorch/generator.h"
 #include "mytorch/nn/module.h"
 #include "mytorch/nn/serialize.h"
+#include "mytorch/std_function.h"
 
 namespace mytorch::nn {
 

@@ -3,10 +3,11 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "mytorch/owned.h"
 
 namespace mytorch::nn {
 
@@ -24,8 +25,8 @@ class MetricLog {
 
  protected:
   class File;
-  explicit MetricLog(std::unique_ptr<File> file);
-  std::unique_ptr<File> file_;
+  explicit MetricLog(Owned<File> file);
+  Owned<File> file_;
 };
 
 // One line per entry: the step and the metrics. The first entry determines the columns; later ones

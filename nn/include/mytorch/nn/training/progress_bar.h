@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <initializer_list>
 #include <iosfwd>
 #include <optional>
 #include <string>
 #include <utility>
+
+#include "mytorch/std_function.h"
 
 namespace mytorch::nn {
 
