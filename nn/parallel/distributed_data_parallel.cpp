@@ -10,19 +10,16 @@
 #include "mytorch/ops/zeros.h"
 
 namespace mytorch::nn {
-namespace {
-
-struct Bucket {
-  Tensor memory;                // 1-dim
-  std::vector<size_t> members;  // numbers of parameters
-  std::vector<Tensor> views;    // of `memory`, with the shapes of the parameters
-  size_t ready = 0;
-  distributed::Work work;
-};
-
-}  // namespace
 
 struct DistributedDataParallel::Reducer {
+  struct Bucket {
+    Tensor memory;                // 1-dim
+    std::vector<size_t> members;  // numbers of parameters
+    std::vector<Tensor> views;    // of `memory`, with the shapes of the parameters
+    size_t ready = 0;
+    distributed::Work work;
+  };
+
   distributed::Group group;
   DistributedDataParallelOptions options;
   std::vector<Tensor> parameters;
