@@ -20,17 +20,14 @@ using mytorch::sdk::guarded_comm;
 const mt_host* host = nullptr;
 
 // NCCL's functions.
-#define NCCL_FUNCTIONS(F)                                                              \
-  F(ncclGetVersion)                                                                    \
-  F(ncclGetUniqueId)                                                                   \
-  F(ncclCommInitRankConfig)                                                            \
-  F(ncclCommSplit)                                                                     \
-  F(ncclCommDestroy)                                                                   \
-  F(ncclCommAbort)                                                                     \
-  F(ncclCommGetAsyncError) F(ncclGetErrorString) F(ncclGetLastError) F(ncclGroupStart) \
-      F(ncclGroupEnd) F(ncclBroadcast) F(ncclReduce) F(ncclAllReduce) F(ncclAllGather) \
-          F(ncclReduceScatter) F(ncclSend) F(ncclRecv) F(ncclRedOpCreatePreMulSum)     \
-              F(ncclRedOpDestroy) F(ncclCommUserRank) F(ncclCommCount)
+// clang-format off
+#define NCCL_FUNCTIONS(F) \
+  F(ncclGetVersion) F(ncclGetUniqueId) F(ncclCommInitRankConfig) F(ncclCommSplit) \
+  F(ncclCommDestroy) F(ncclCommAbort) F(ncclCommGetAsyncError) F(ncclGetErrorString) \
+  F(ncclGetLastError) F(ncclGroupStart) F(ncclGroupEnd) F(ncclBroadcast) F(ncclReduce) \
+  F(ncclAllReduce) F(ncclAllGather) F(ncclReduceScatter) F(ncclSend) F(ncclRecv) \
+  F(ncclRedOpCreatePreMulSum) F(ncclRedOpDestroy) F(ncclCommUserRank) F(ncclCommCount)
+// clang-format on
 struct Library {
 #define NCCL_MEMBER(name) decltype(&::name) name = nullptr;
   NCCL_FUNCTIONS(NCCL_MEMBER)
