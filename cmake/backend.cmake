@@ -6,7 +6,9 @@
 #
 # mytorch_backend_options(NAME DEFINITIONS ... INCLUDES ... LIBRARIES ...) adds requirements of its sources.
 
-function(mytorch_backend name)
+# mytorch_engine(NAME sources...) builds an engine of process groups, in lib/mytorch/comm, in the same way.
+
+function(mytorch_plugin name contract folder property)
   string(REPLACE "-" "_" id ${name})
   set(objects mytorch_backend_${id}_objects)
   add_library(${objects} OBJECT ${ARGN})
@@ -19,25 +21,33 @@ function(mytorch_backend name)
   # The symbol that the loader looks up.
   set(entry ${CMAKE_CURRENT_BINARY_DIR}/${id}_entry.c)
   file(CONFIGURE OUTPUT ${entry} CONTENT [[
-#include "mytorch/abi.h"
-int mytorch_@id@_init(const mt_host* host, mt_backend* backend);
-MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backend) {
-  return mytorch_@id@_init(host, backend);
+#include "mytorch/abi_comm.h"
+int mytorch_@id@_init(const mt_host* host, mt_@contract@* table);
+MT_EXPORT int mt_@contract@_init(const mt_host* host, mt_@contract@* table) {
+  return mytorch_@id@_init(host, table);
 }
 ]] @ONLY)
   add_library(mytorch_backend_${id} MODULE ${entry})
   target_link_libraries(mytorch_backend_${id} PRIVATE ${objects})
   # Hidden visibility does not cover instantiated templates of the standard library.
   target_link_options(mytorch_backend_${id} PRIVATE
-    -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/backend$<$<BOOL:$<TARGET_PROPERTY:ON_HOST_THREADS>>:_openmp>.exports)
+    -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/${contract}$<$<BOOL:$<TARGET_PROPERTY:ON_HOST_THREADS>>:_openmp>.exports)
   set_target_properties(mytorch_backend_${id} PROPERTIES
     PREFIX "" OUTPUT_NAME mytorch_${id} LINKER_LANGUAGE CXX C_VISIBILITY_PRESET hidden
-    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/mytorch/backends)
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/mytorch/${folder})
   # Installed without changing the RPATH, which would invalidate the checksum.
   set_target_properties(mytorch_backend_${id} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "")
   add_custom_command(TARGET mytorch_backend_${id} POST_BUILD VERBATIM
     COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/cmake/seal.py $<TARGET_FILE:mytorch_backend_${id}>)
-  set_property(GLOBAL APPEND PROPERTY MYTORCH_BACKENDS mytorch_backend_${id})
+  set_property(GLOBAL APPEND PROPERTY ${property} mytorch_backend_${id})
+endfunction()
+
+function(mytorch_backend name)
+  mytorch_plugin(${name} backend backends MYTORCH_BACKENDS ${ARGN})
+endfunction()
+
+function(mytorch_engine name)
+  mytorch_plugin(${name} comm comm MYTORCH_ENGINES ${ARGN})
 endfunction()
 
 # The regions of libraries that were built for OpenMP run on the host's threads (mytorch/backend/openmp.h).

@@ -40,6 +40,8 @@ def arg_type(arg: Arg) -> str:
         return "std::optional<std::string_view>" if arg.optional else "Str"
     if arg.type == "Generator":
         return "std::optional<Generator>"
+    if arg.type == "Handle":
+        return "const Handle&"  # absent: without an object
     if arg.list:
         if arg.type == "float":
             return "OptionalFloatList" if arg.optional else "FloatList"
@@ -55,6 +57,7 @@ def value_type(arg: Arg) -> str:
         "const Tensor&": "Tensor",
         "const Operand&": "Operand",
         "const Scalar&": "Scalar",
+        "const Handle&": "Handle",
         "Str": "std::string",
         "std::optional<std::string_view>": "std::optional<std::string>",
         "IntList": "Dims",

@@ -93,7 +93,9 @@ def op_header(name: str, ops: list[Op]) -> str:
     for op in ops:
         lines += [*comment(op), *describe.declarations(op), *with_options(op), ""]
     lines.append("}  // namespace mytorch")
-    return cpp.header(f"{name}: {ops[0].doc}", ["mytorch/tensor.h"], lines)
+    handles = any(arg.type == "Handle" for op in ops for arg in op.schema.args)
+    includes = ["mytorch/handle.h"] * handles + ["mytorch/tensor.h"]
+    return cpp.header(f"{name}: {ops[0].doc}", includes, lines)
 
 
 def forwarding(op: Op, alias: str) -> list[str]:
@@ -171,7 +173,8 @@ def bodies(ops: list[Op]) -> str:
                 specs = "TensorSpec" if n == 1 else "std::tuple<" + ", ".join(["TensorSpec"] * n) + ">"
                 declare("shape", specs, op)
     about = "The functions that records name, defined by hand in ops/. Several records may name one."
-    includes = ["#include <tuple>", "", '#include "mytorch/tensor.h"', '#include "ops/spec.h"', ""]
+    includes = ["#include <tuple>", "", '#include "mytorch/handle.h"', '#include "mytorch/tensor.h"']
+    includes += ['#include "ops/spec.h"', ""]
     return cpp.header(about, [], [*includes, "namespace mytorch {", *found, "}  // namespace mytorch"])
 
 

@@ -19,6 +19,7 @@ _ARG_TYPES = {
     "ScalarType": "kScalarType",
     "Device": "kDevice",
     "Generator": "kGenerator",
+    "Handle": "kHandle",
 }
 ANY_TYPE = (1 << len(SCALAR_TYPES)) - 1
 COMPLEX_TYPES = sum(name.startswith("complex") << i for i, name in enumerate(SCALAR_TYPES))

@@ -36,6 +36,7 @@ _SUFFIXES = {
     "ScalarType": ("", "?"),
     "Device": ("", "?"),
     "Generator": ("?",),
+    "Handle": ("?",),
 }
 _RETURN_SUFFIXES = {"Tensor": ("", "[]"), "Scalar": ("",), "bool": ("",), "int": ("",)}
 

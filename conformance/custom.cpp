@@ -19,9 +19,9 @@ namespace {
 // ---- records
 
 std::string type_text(const ArgInfo& arg) {
-  static constexpr const char* kNames[] = {"Tensor",     "Tensor[]", "Operand",  "Scalar",  "int",
-                                           "bool",       "float",    "int[]",    "float[]", "str",
-                                           "ScalarType", "Device",   "Generator"};
+  static constexpr const char* kNames[] = {"Tensor",     "Tensor[]", "Operand",   "Scalar",  "int",
+                                           "bool",       "float",    "int[]",     "float[]", "str",
+                                           "ScalarType", "Device",   "Generator", "Handle"};
   return std::string(kNames[static_cast<int>(arg.type)]) + (arg.optional ? "?" : "");
 }
 

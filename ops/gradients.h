@@ -3,7 +3,9 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
+#include "mytorch/handle.h"
 #include "mytorch/tensor.h"
 #include "ops/spec.h"
 
@@ -26,6 +28,15 @@ Tensor padded_to(const Tensor& x, IntList shape);
 Tensor with_reduced_dims(const Tensor& x, IntList shape, OptionalIntList dim, bool keepdim);
 // Returns the number of elements that such a reduction combines into one.
 int64_t reduced_count(IntList shape, OptionalIntList dim);
+
+// ---- collectives (collectives.cpp) ----
+Tensor all_reduce_backward(const Tensor& grad, std::string_view reduce_op, const Handle& group,
+                           double scale);
+Tensor reduce_backward(const Tensor& grad, int64_t dst, std::string_view reduce_op,
+                       const Handle& group, double scale);
+Tensor all_gather_backward(const Tensor& grad, IntList shape, const Handle& group);
+Tensor reduce_scatter_backward(const Tensor& grad, std::string_view reduce_op, const Handle& group,
+                               double scale);
 
 // ---- Fourier transforms (fourier.cpp) ----
 Tensor fft_r2c_backward(const Tensor& grad, IntList shape, IntList dim, int64_t normalization,

@@ -15,6 +15,7 @@ Run add_call(CLI::App& app);
 Run add_check(CLI::App& app);
 Run add_fuzz(CLI::App& app);
 Run add_new_backend(CLI::App& app);
+Run add_launch(CLI::App& app);
 Run add_bench(CLI::App& app);
 Run add_tune(CLI::App& app);
 Run add_explain(CLI::App& app);

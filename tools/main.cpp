@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
       mytorch::tools::add_fuzz);
   add("new-backend", "Write a small project that builds a backend",
       mytorch::tools::add_new_backend);
+  add("launch", "Start the ranks of a program on this machine", mytorch::tools::add_launch);
   add("bench", "Time operators on every backend, beside the limits of the machine",
       mytorch::tools::add_bench);
   add("tune", "Measure which kernel is fastest, for MYTORCH_CHOICE=measured",
@@ -43,7 +44,7 @@ int main(int argc, char** argv) {
     if (!known) {
       throw CLI::ValidationError(
           "unknown command '" + std::string(argv[1]) +
-          "'; the commands are info, ops, call, check, fuzz, new-backend, bench, tune and "
+          "'; the commands are info, ops, call, check, fuzz, new-backend, launch, bench, tune and "
           "explain");
     }
     app.parse(argc, argv);

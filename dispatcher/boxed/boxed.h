@@ -90,6 +90,12 @@ struct As<Generator> {
   static Generator get(const Value& v) { return std::get<Generator>(v.variant()); }
 };
 template <>
+struct As<const Handle&> {
+  static Handle get(const Value& v) {
+    return v.is_none() ? Handle() : std::get<Handle>(v.variant());
+  }
+};
+template <>
 struct As<Scalar> : As<const Scalar&> {};
 template <class T>
 struct As<std::optional<T>> {

@@ -45,9 +45,9 @@ std::string Value::type_name() const {
 namespace {
 
 const char* arg_type_name(ArgType type) {
-  static constexpr const char* kNames[] = {"Tensor",     "Tensor[]", "Operand",  "Scalar",  "int",
-                                           "bool",       "float",    "int[]",    "float[]", "str",
-                                           "ScalarType", "Device",   "Generator"};
+  static constexpr const char* kNames[] = {"Tensor",     "Tensor[]", "Operand",   "Scalar",  "int",
+                                           "bool",       "float",    "int[]",     "float[]", "str",
+                                           "ScalarType", "Device",   "Generator", "Handle"};
   return kNames[static_cast<int>(type)];
 }
 
@@ -100,6 +100,8 @@ bool convert(const ArgInfo& arg, Value& value) {
       return std::holds_alternative<Device>(v);
     case ArgType::kGenerator:
       return std::holds_alternative<Generator>(v);
+    case ArgType::kHandle:
+      return std::holds_alternative<Handle>(v);
   }
   return false;
 }

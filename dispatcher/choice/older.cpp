@@ -90,6 +90,7 @@ bool at_default(const ArgInfo& arg, const void* args) {
       const Device& device = std::get<Device>(value.variant());
       return given.type == device.type && given.index == device.index;
     }
+    case ArgType::kHandle:  // no field of an argument struct
     case ArgType::kGenerator:
       return false;  // the kernel would lose the call number that the host has taken
   }

@@ -107,6 +107,7 @@ class PackedArgs {
         break;
       case ArgType::kDevice:
       case ArgType::kGenerator:
+      case ArgType::kHandle:
         break;  // not part of the grammar of custom schemas
     }
   }

@@ -27,6 +27,7 @@ enum class ArgType : uint8_t {
   kScalarType,
   kDevice,
   kGenerator,
+  kHandle,
 };
 
 enum class Meaning : uint8_t { kPointwise, kReduce, kView, kComposite, kPrimitive };

@@ -20,6 +20,8 @@ std::optional<Options> parse_options(int argc, char** argv, int* status) {
   app.add_option("--device", options.device, "Device: cpu, cuda, ...")->capture_default_str();
   app.add_option("--threads", options.threads, "Number of threads (default: all processors)")
       ->check(CLI::Range(1, 4096));
+  app.add_flag("--distributed", options.distributed,
+               "Train with the other ranks of the launcher, each with its part of every batch");
   auto* epochs = app.add_option("--epochs", options.epochs,
                                 "Number of passes over the training images; 0 only measures the "
                                 "accuracy (default: 10 for mlp, 5 for cnn)")

@@ -9,6 +9,7 @@ struct Options {
   std::string model = "mlp";
   std::string data;  // empty: the default directory
   std::string device = "cpu";
+  bool distributed = false;
   int threads = 0;  // 0: as many as there are processors
   int64_t epochs = 0;
   int64_t batch = 64;

@@ -11,6 +11,9 @@
 #include <string>
 #include <system_error>
 
+#include "mytorch/distributed.h"
+#include "mytorch/nn/parallel/distributed_data_parallel.h"
+#include "mytorch/nn/parallel/distributed_sampler.h"
 #include "progress.h"
 
 using mytorch::Device;
@@ -19,6 +22,7 @@ using mytorch::ErrorCode;
 using mytorch::Tensor;
 namespace nn = mytorch::nn;
 namespace data = mytorch::nn::data;
+namespace distributed = mytorch::distributed;
 
 namespace {
 
@@ -32,21 +36,38 @@ Tensor on(Device device, const Tensor& tensor) {
   return device.is_cpu() ? tensor : tensor.to(device);
 }
 
-Epoch train_epoch(Task& task, data::DataLoader& loader, Device device, const std::string& label) {
+// The ranks that train together; this process alone, without them.
+struct Ranks {
+  distributed::Group group;
+  std::unique_ptr<nn::DistributedDataParallel> parallel;
+
+  int size() const { return group.defined() ? group.size() : 1; }
+  bool first() const { return !group.defined() || group.rank() == 0; }
+  // Returns the mean over the ranks.
+  double mean(const Tensor& loss) const {
+    if (!group.defined()) return loss.item<double>();
+    return mytorch::all_reduce(loss.detach(), "avg", group).item<double>();
+  }
+};
+
+Epoch train_epoch(Task& task, data::DataLoader& loader, Device device, const std::string& label,
+                  const Ranks& ranks) {
   const int64_t total = loader.dataset().size();
-  Progress progress(label, total);
+  Progress progress(label, ranks.first() ? total : 0);
   task.network().train();
   const auto start = std::chrono::steady_clock::now();
   double loss_sum = 0;
   int64_t images = 0;
   for (const data::Batch& batch : loader) {
+    if (ranks.parallel != nullptr) ranks.parallel->begin();
     const Tensor loss = task.loss(on(device, batch.data), on(device, batch.target));
     loss.backward();
     task.step();
-    const double value = loss.item<double>();
-    loss_sum += value * static_cast<double>(batch.size());
-    images += batch.size();
-    progress.update(images, value);
+    const double value = ranks.mean(loss);
+    const int64_t size = batch.size() * ranks.size();
+    loss_sum += value * static_cast<double>(size);
+    images += size;
+    if (ranks.first()) progress.update(images, value);
   }
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
   return {loss_sum / static_cast<double>(images), wall.count(), images};
@@ -127,7 +148,14 @@ void run(const Options& options) {
   if (!options.save.empty()) check_can_save(options.save);
   mytorch::manual_seed(options.seed);
   mytorch::load_default_backends();
-  const Device device(options.device);
+  Ranks ranks;
+  if (options.distributed) ranks.group = distributed::init({.device = options.device});
+  const Device device = ranks.group.defined() ? ranks.group.device() : Device(options.device);
+  if (options.batch % ranks.size() != 0) {
+    throw Error(ErrorCode::kValue, "[--batch] " + std::to_string(options.batch) +
+                                       " images are not a multiple of the " +
+                                       std::to_string(ranks.size()) + " ranks");
+  }
   const std::string directory = options.data.empty() ? data::default_data_dir() : options.data;
   const auto test = load_images(directory, data::Split::kTest);
   const std::unique_ptr<Task> task = make_task(options.model, device);
@@ -138,13 +166,22 @@ void run(const Options& options) {
     return;
   }
 
-  data::DataLoader loader(load_images(directory, data::Split::kTrain),
-                          {.batch_size = options.batch, .shuffle = true, .seed = options.seed});
+  if (ranks.group.defined()) {
+    ranks.parallel = std::make_unique<nn::DistributedDataParallel>(
+        task->network(), nn::DistributedDataParallelOptions{ranks.group});
+  }
+  const auto train = load_images(directory, data::Split::kTrain);
+  // Rank r has the images r, r + size, ... of every batch of one process.
+  const auto order = std::make_shared<data::RandomSampler>(train->size(), options.seed);
+  const auto mine = std::make_shared<data::DistributedSampler>(
+      order, ranks.size(), ranks.group.defined() ? ranks.group.rank() : 0);
+  data::DataLoader loader(train, {.batch_size = options.batch / ranks.size(), .sampler = mine});
   task->begin(options.lr, options.epochs * loader.size());
   for (int64_t epoch = 1; epoch <= options.epochs; ++epoch) {
     const std::string label =
         "epoch " + std::to_string(epoch) + "/" + std::to_string(options.epochs);
-    const Epoch result = train_epoch(*task, loader, device, label);
+    const Epoch result = train_epoch(*task, loader, device, label, ranks);
+    if (!ranks.first()) continue;
     const double correct = accuracy(*task, test, device);
     std::printf("%s loss %.4f accuracy %.2f%% time %.2fs samples/s %.0f\n", label.c_str(),
                 result.loss, 100 * correct, result.seconds,

@@ -7,7 +7,7 @@
 build_packages=(
   g++ cmake ninja-build python3 python3-yaml ccache mold ca-certificates
   libabsl-dev libhwy-dev libdnnl-dev nlohmann-json3-dev zlib1g-dev libcli11-dev libjpeg62-turbo-dev libpng-dev
-  libpcre2-dev libutf8proc-dev liblapacke-dev libopenblas-openmp-dev libfftw3-dev
+  libpcre2-dev libutf8proc-dev liblapacke-dev libopenblas-openmp-dev libfftw3-dev libopenmpi-dev openmpi-bin
 )
 test_packages=(
   git libgtest-dev libgmock-dev libbenchmark-dev clang-format clang-tidy black make pkg-config libeigen3-dev

@@ -3,9 +3,9 @@
     python3 abi_test.py [--write] ROOT CC [LIBRARY.so ...]
 
 abi/contract.lock has the offset and size of every field, the size of every struct, and the value of every
-constant of abi/include/mytorch/abi.h. Locked facts must not change; structs that begin with `size` may grow
-at their ends. --write adds new facts. The libraries are backends, which must export only mt_backend_init,
-or also what cmake/backend_openmp.exports lists.
+constant of abi/include/mytorch/abi.h and abi_comm.h. Locked facts must not change; structs that begin with `size` may grow
+at their ends. --write adds new facts. The libraries are backends, which must export only mt_backend_init
+(engines of process groups, in comm/, only mt_comm_init), or also what cmake/backend_openmp.exports lists.
 (abi/ops.lock has the operators' argument structs, which codegen checks.)
 """
 
@@ -44,8 +44,8 @@ def declared(text: str) -> tuple[dict[str, list[str]], list[str]]:
 
 
 def measured(structs: dict[str, list[str]], constants: list[str]) -> dict[str, str]:
-    lines = ["#include <stdio.h>", '#include "mytorch/abi.h"', "int main(void) {"]
-    lines.append('printf("MT_ABI_MAJOR %u\\n", MT_ABI_MAJOR);')
+    lines = ["#include <stdio.h>", '#include "mytorch/abi_comm.h"', "int main(void) {"]
+    lines += [f'printf("{name} %u\\n", {name});' for name in ("MT_ABI_MAJOR", "MT_COMM_MAJOR")]
     for struct, fields in structs.items():
         lines.append(f'printf("{struct} %zu\\n", sizeof({struct}));')
         for field in fields:
@@ -102,7 +102,8 @@ def wrong(old: dict[str, str], new: dict[str, str], structs: dict[str, list[str]
     return found
 
 
-structs, constants = declared(Path(root, "abi/include/mytorch/abi.h").read_text())
+headers = [Path(root, "abi/include/mytorch", name).read_text() for name in ("abi.h", "abi_comm.h")]
+structs, constants = declared("\n".join(headers))
 assert len(structs) > 15 and len(constants) > 40, (structs, constants)
 new = measured(structs, constants)
 old = dict(line.split(" ", 1) for line in lock.read_text().splitlines()) if lock.exists() else {}
@@ -114,7 +115,7 @@ problems += [f"{name} is not in {lock}: python3 {sys.argv[0]} --write {root} {cc
 for library in libraries:
     text = subprocess.run(["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True).stdout
     exported = {line.split()[-1] for line in text.splitlines()}
-    expected = {"mt_backend_init"}
+    expected = {"mt_comm_init" if Path(library).parent.name == "comm" else "mt_backend_init"}
     if "GOMP_parallel" in exported:  # its libraries find these functions before libgomp's
         expected |= set(re.findall(r"\b\w*omp_\w+", Path(root, "cmake/backend_openmp.exports").read_text(), re.I))
     if exported != expected:

@@ -3,22 +3,16 @@
 
 #include <cstdint>
 #include <initializer_list>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "mytorch/handle.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch {
-
-// A value of a type that mytorch does not know: a type name and a shared pointer.
-struct Handle {
-  std::string type;
-  std::shared_ptr<void> object;
-};
 
 // Any argument or result of an operator. The alternatives are the argument types of the C contract.
 class Value {

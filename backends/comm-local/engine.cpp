@@ -1,0 +1,547 @@
+// Process groups among the threads of one process. Ranks publish the addresses of their buffers,
+// meet at a barrier, and read each other's memory. Elements are reduced in the order of the ranks.
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mytorch/backend/comm.h"
+
+namespace {
+
+using mytorch::sdk::Error;
+using mytorch::sdk::guarded_comm;
+using Clock = std::chrono::steady_clock;
+
+const mt_host* host = nullptr;
+
+// What a rank brings to a collective. The fields that must agree come first.
+struct Slot {
+  const char* name = nullptr;
+  int64_t count = 0;
+  uint32_t dtype = 0;
+  int32_t op = 0;
+  int32_t root = 0;
+  double scale = 1;
+  const void* send = nullptr;
+  void* recv = nullptr;
+  const int64_t* counts = nullptr;
+  const int64_t* offsets = nullptr;
+  int32_t color = 0, key = 0;
+
+  bool agrees(const Slot& other) const {
+    return std::strcmp(name, other.name) == 0 && count == other.count && dtype == other.dtype &&
+           op == other.op && root == other.root && scale == other.scale;
+  }
+  std::string text() const {
+    return std::string(name) + " of " + std::to_string(count) + " elements of type " +
+           std::to_string(dtype >> 8) + ":" + std::to_string(dtype & 255) + ", reduction " +
+           std::to_string(op) + ", root " + std::to_string(root);
+  }
+};
+
+// A message under way. The sender keeps it until it is done, or nobody has taken it.
+struct Message {
+  const void* data;
+  size_t bytes;
+  bool taken = false;
+  bool done = false;
+};
+
+// What the ranks of a group share.
+struct Shared {
+  explicit Shared(int32_t ranks) : slots(static_cast<size_t>(ranks)) {}
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<Slot> slots;
+  int32_t arrived = 0;
+  uint64_t round = 0;
+  int failed = MT_OK;
+  int32_t joined = 0;
+  std::map<std::pair<int32_t, int32_t>, std::vector<Message*>> mail;  // by (from, to)
+  std::map<int32_t, std::shared_ptr<Shared>> parts;                   // of a split, by color
+
+  int32_t ranks() const { return static_cast<int32_t>(slots.size()); }
+
+  void fail(int status) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (failed == MT_OK) failed = status;
+    changed.notify_all();
+  }
+
+  // Waits until `ready` or the deadline. Returns a status; a deadline that passes ends the group.
+  template <class Ready>
+  int wait(std::unique_lock<std::mutex>& lock, const mt_comm_call& call, Ready ready) {
+    const auto over = [&] { return failed != MT_OK || ready(); };
+    if (call.timeout_ns <= 0) {
+      changed.wait(lock, over);
+    } else if (!changed.wait_for(lock, std::chrono::nanoseconds(call.timeout_ns), over)) {
+      failed = MT_COMM_ABORTED;
+      changed.notify_all();
+      return MT_COMM_TIMEOUT;
+    }
+    return ready() ? MT_OK : failed;
+  }
+
+  int meet(const mt_comm_call& call) {
+    std::unique_lock<std::mutex> lock(mutex);
+    if (failed != MT_OK) return failed;
+    if (++arrived == ranks()) {
+      arrived = 0;
+      ++round;
+      changed.notify_all();
+      return MT_OK;
+    }
+    const uint64_t mine = round;
+    return wait(lock, call, [&] { return round != mine; });
+  }
+};
+
+struct Queued {
+  bool sends;
+  void* data;
+  size_t bytes;
+  int32_t peer;
+};
+
+struct Local {
+  std::shared_ptr<Shared> shared;
+  int32_t rank;
+  bool grouping = false;
+  std::vector<Queued> queue;
+};
+Local& of(mt_group* group) { return *reinterpret_cast<Local*>(group); }
+
+std::mutex meeting_mutex;
+std::map<std::string, std::shared_ptr<Shared>>& meetings() {
+  static auto* const all = new std::map<std::string, std::shared_ptr<Shared>>;
+  return *all;
+}
+
+// Runs one collective: publishes the slot, meets, checks that all agree, works, and meets again, so
+// that no rank leaves while another one reads its buffers. `work` may meet in between.
+template <class Work>
+int collective(mt_group* group, const Slot& slot, const mt_comm_call* call, Work work) {
+  return guarded_comm(host, [&]() -> int {
+    Local& self = of(group);
+    Shared& shared = *self.shared;
+    shared.slots[static_cast<size_t>(self.rank)] = slot;
+    if (const int status = shared.meet(*call)) return status;
+    for (int32_t other = 1; other < shared.ranks(); ++other) {
+      if (shared.slots[0].agrees(shared.slots[static_cast<size_t>(other)])) continue;
+      // All ranks find the same pair, and leave together.
+      const std::string text = "the ranks disagree: rank 0 calls " + shared.slots[0].text() +
+                               "; rank " + std::to_string(other) + " calls " +
+                               shared.slots[static_cast<size_t>(other)].text();
+      if (const int status = shared.meet(*call)) return status;
+      throw Error(MT_ERROR_VALUE, text);
+    }
+    if (const int status = work(self, shared)) return status;
+    return shared.meet(*call);
+  });
+}
+
+size_t bytes_of(int64_t count, mt_dtype dtype) {
+  return static_cast<size_t>(count) * static_cast<size_t>(dtype.bits / 8);
+}
+template <class T>
+T* at(T* data, int64_t count, mt_dtype dtype) {
+  using Byte = std::conditional_t<std::is_const_v<T>, const char, char>;
+  return static_cast<Byte*>(data) + bytes_of(count, dtype);
+}
+void copy(void* to, const void* from, int64_t count, mt_dtype dtype) {
+  if (to != from && count > 0) std::memmove(to, from, bytes_of(count, dtype));
+}
+
+Slot slot_of(const char* name, const void* send, void* recv, int64_t count, mt_dtype dtype,
+             int32_t root = 0, const mt_reduction* reduction = nullptr) {
+  Slot slot;
+  slot.name = name;
+  slot.count = count;
+  slot.dtype = mytorch::sdk::dtype_key(dtype);
+  slot.root = root;
+  slot.send = send;
+  slot.recv = recv;
+  if (reduction != nullptr) {
+    slot.op = reduction->op;
+    slot.scale = reduction->scale;
+  }
+  return slot;
+}
+
+std::vector<const void*> sends(const Shared& shared) {
+  std::vector<const void*> all;
+  for (const Slot& slot : shared.slots) all.push_back(slot.send);
+  return all;
+}
+
+// The elements that a rank of the group reduces for all.
+std::pair<int64_t, int64_t> share_of(int32_t rank, int32_t ranks, int64_t count) {
+  const int64_t each = (count + ranks - 1) / ranks;
+  return {std::min(count, rank * each), std::min(count, (rank + 1) * each)};
+}
+
+int local_broadcast(void*, mt_group* group, const void* send, void* recv, int64_t count,
+                    mt_dtype dtype, int32_t root, const mt_comm_call* call) {
+  return collective(group, slot_of("broadcast", send, recv, count, dtype, root), call,
+                    [&](Local&, Shared& shared) {
+                      copy(recv, shared.slots[static_cast<size_t>(root)].send, count, dtype);
+                      return MT_OK;
+                    });
+}
+
+int local_reduce(void*, mt_group* group, const void* send, void* recv, int64_t count,
+                 mt_dtype dtype, const mt_reduction* reduction, int32_t root,
+                 const mt_comm_call* call) {
+  return collective(group, slot_of("reduce", send, recv, count, dtype, root, reduction), call,
+                    [&](Local& self, Shared& shared) {
+                      mytorch::sdk::check_reduction(dtype, *reduction);
+                      const auto [begin, end] = share_of(self.rank, shared.ranks(), count);
+                      mytorch::sdk::reduce_range(
+                          dtype, *reduction, sends(shared).data(), shared.ranks(),
+                          shared.slots[static_cast<size_t>(root)].recv, begin, end);
+                      return MT_OK;
+                    });
+}
+
+int local_all_reduce(void*, mt_group* group, const void* send, void* recv, int64_t count,
+                     mt_dtype dtype, const mt_reduction* reduction, const mt_comm_call* call) {
+  return collective(group, slot_of("all_reduce", send, recv, count, dtype, 0, reduction), call,
+                    [&](Local& self, Shared& shared) {
+                      mytorch::sdk::check_reduction(dtype, *reduction);
+                      // Each rank reduces its share; nobody else reads or writes these elements of
+                      // its buffers.
+                      const int32_t ranks = shared.ranks();
+                      const auto [begin, end] = share_of(self.rank, ranks, count);
+                      mytorch::sdk::reduce_range(dtype, *reduction, sends(shared).data(), ranks,
+                                                 recv, begin, end);
+                      if (const int status = shared.meet(*call)) return status;
+                      for (int32_t other = 0; other < ranks; ++other) {
+                        if (other == self.rank) continue;
+                        const auto [first, last] = share_of(other, ranks, count);
+                        copy(at(recv, first, dtype),
+                             at(shared.slots[static_cast<size_t>(other)].recv, first, dtype),
+                             last - first, dtype);
+                      }
+                      return static_cast<int>(MT_OK);
+                    });
+}
+
+int local_scatter(void*, mt_group* group, const void* send, void* recv, int64_t count,
+                  mt_dtype dtype, int32_t root, const mt_comm_call* call) {
+  return collective(
+      group, slot_of("scatter", send, recv, count, dtype, root), call,
+      [&](Local& self, Shared& shared) {
+        copy(recv, at(shared.slots[static_cast<size_t>(root)].send, self.rank * count, dtype),
+             count, dtype);
+        return MT_OK;
+      });
+}
+
+int local_gather(void*, mt_group* group, const void* send, void* recv, int64_t count,
+                 mt_dtype dtype, int32_t root, const mt_comm_call* call) {
+  return collective(
+      group, slot_of("gather", send, recv, count, dtype, root), call,
+      [&](Local& self, Shared& shared) {
+        copy(at(shared.slots[static_cast<size_t>(root)].recv, self.rank * count, dtype), send,
+             count, dtype);
+        return MT_OK;
+      });
+}
+
+int local_all_gather(void*, mt_group* group, const void* send, void* recv, int64_t count,
+                     mt_dtype dtype, const mt_comm_call* call) {
+  return collective(group, slot_of("all_gather", send, recv, count, dtype), call,
+                    [&](Local&, Shared& shared) {
+                      for (int32_t other = 0; other < shared.ranks(); ++other) {
+                        copy(at(recv, other * count, dtype),
+                             shared.slots[static_cast<size_t>(other)].send, count, dtype);
+                      }
+                      return MT_OK;
+                    });
+}
+
+int local_all_gather_v(void*, mt_group* group, const void* send, void* recv, const int64_t* counts,
+                       const int64_t* offsets, mt_dtype dtype, const mt_comm_call* call) {
+  return collective(group, slot_of("all_gather_v", send, recv, 0, dtype), call,
+                    [&](Local&, Shared& shared) {
+                      for (int32_t other = 0; other < shared.ranks(); ++other) {
+                        copy(at(recv, offsets[other], dtype),
+                             shared.slots[static_cast<size_t>(other)].send, counts[other], dtype);
+                      }
+                      return MT_OK;
+                    });
+}
+
+// Reduces elements [first, first + count) of all ranks into `recv`.
+int reduce_part(Shared& shared, void* recv, int64_t first, int64_t count, mt_dtype dtype,
+                const mt_reduction& reduction) {
+  mytorch::sdk::check_reduction(dtype, reduction);
+  std::vector<const void*> from = sends(shared);
+  for (const void*& data : from) data = at(data, first, dtype);
+  mytorch::sdk::reduce_range(dtype, reduction, from.data(), shared.ranks(), recv, 0, count);
+  return MT_OK;
+}
+
+int local_reduce_scatter(void*, mt_group* group, const void* send, void* recv, int64_t count,
+                         mt_dtype dtype, const mt_reduction* reduction, const mt_comm_call* call) {
+  return collective(group, slot_of("reduce_scatter", send, recv, count, dtype, 0, reduction), call,
+                    [&](Local& self, Shared& shared) {
+                      return reduce_part(shared, recv, self.rank * count, count, dtype, *reduction);
+                    });
+}
+
+int local_reduce_scatter_v(void*, mt_group* group, const void* send, void* recv,
+                           const int64_t* counts, mt_dtype dtype, const mt_reduction* reduction,
+                           const mt_comm_call* call) {
+  return collective(group, slot_of("reduce_scatter_v", send, recv, 0, dtype, 0, reduction), call,
+                    [&](Local& self, Shared& shared) {
+                      int64_t first = 0;
+                      for (int32_t rank = 0; rank < self.rank; ++rank) first += counts[rank];
+                      return reduce_part(shared, recv, first, counts[self.rank], dtype, *reduction);
+                    });
+}
+
+int local_all_to_all(void*, mt_group* group, const void* send, void* recv, int64_t count,
+                     mt_dtype dtype, const mt_comm_call* call) {
+  return collective(group, slot_of("all_to_all", send, recv, count, dtype), call,
+                    [&](Local& self, Shared& shared) {
+                      for (int32_t other = 0; other < shared.ranks(); ++other) {
+                        const Slot& from = shared.slots[static_cast<size_t>(other)];
+                        copy(at(recv, other * count, dtype),
+                             at(from.send, self.rank * count, dtype), count, dtype);
+                      }
+                      return MT_OK;
+                    });
+}
+
+int local_all_to_all_v(void*, mt_group* group, const void* send, const int64_t* send_counts,
+                       const int64_t* send_offsets, void* recv, const int64_t* recv_counts,
+                       const int64_t* recv_offsets, mt_dtype dtype, const mt_comm_call* call) {
+  Slot slot = slot_of("all_to_all_v", send, recv, 0, dtype);
+  slot.counts = send_counts;
+  slot.offsets = send_offsets;
+  return collective(group, slot, call, [&](Local& self, Shared& shared) {
+    // What every pair exchanges must agree, or all ranks leave together.
+    std::string wrong;
+    for (int32_t other = 0; other < shared.ranks(); ++other) {
+      const Slot& from = shared.slots[static_cast<size_t>(other)];
+      if (from.counts[self.rank] != recv_counts[other]) {
+        wrong = "rank " + std::to_string(other) + " sends " +
+                std::to_string(from.counts[self.rank]) + " elements to rank " +
+                std::to_string(self.rank) + ", which expects " + std::to_string(recv_counts[other]);
+        break;
+      }
+      copy(at(recv, recv_offsets[other], dtype), at(from.send, from.offsets[self.rank], dtype),
+           recv_counts[other], dtype);
+    }
+    if (wrong.empty()) return static_cast<int>(MT_OK);
+    shared.fail(MT_COMM_ABORTED);
+    throw Error(MT_ERROR_VALUE, wrong);
+  });
+}
+
+int local_barrier(void*, mt_group* group, const mt_comm_call* call) {
+  return guarded_comm(host, [&] { return of(group).shared->meet(*call); });
+}
+
+// ---- point to point ----
+
+// Posts all sends, receives, and waits until the sends are taken.
+int exchange(Local& self, const std::vector<Queued>& queue, const mt_comm_call& call) {
+  Shared& shared = *self.shared;
+  std::unique_lock<std::mutex> lock(shared.mutex);
+  if (shared.failed != MT_OK) return shared.failed;
+  std::vector<std::unique_ptr<Message>> sent;
+  for (const Queued& item : queue) {
+    if (!item.sends) continue;
+    sent.push_back(std::make_unique<Message>(Message{item.data, item.bytes}));
+    shared.mail[{self.rank, item.peer}].push_back(sent.back().get());
+  }
+  shared.changed.notify_all();
+  int status = MT_OK;
+  for (const Queued& item : queue) {
+    if (item.sends || status != MT_OK) continue;
+    auto& box = shared.mail[{item.peer, self.rank}];
+    status = shared.wait(lock, call, [&] { return !box.empty(); });
+    if (status != MT_OK) break;
+    Message* message = box.front();
+    box.erase(box.begin());
+    if (message->bytes != item.bytes) {
+      shared.failed = MT_COMM_ABORTED;
+      shared.changed.notify_all();
+      const std::string text = "rank " + std::to_string(item.peer) + " sent " +
+                               std::to_string(message->bytes) + " bytes to rank " +
+                               std::to_string(self.rank) + ", which expects " +
+                               std::to_string(item.bytes);
+      message->done = true;
+      for (auto& mine : sent) std::erase(shared.mail[{self.rank, item.peer}], mine.get());
+      throw Error(MT_ERROR_VALUE, text);
+    }
+    // The sender waits, so the buffer is not touched while the lock is released.
+    message->taken = true;
+    lock.unlock();
+    if (item.bytes > 0) std::memcpy(item.data, message->data, item.bytes);
+    lock.lock();
+    message->done = true;
+    shared.changed.notify_all();
+  }
+  for (const auto& message : sent) {
+    if (status == MT_OK) status = shared.wait(lock, call, [&] { return message->done; });
+  }
+  if (status != MT_OK) {  // nobody may find what is about to be destroyed
+    for (auto& [pair, box] : shared.mail) {
+      for (const auto& message : sent) std::erase(box, message.get());
+    }
+    for (const auto& message : sent) {
+      shared.changed.wait(lock, [&] { return !message->taken || message->done; });
+    }
+  }
+  return status;
+}
+
+int post(mt_group* group, const Queued& item, const mt_comm_call* call) {
+  return guarded_comm(host, [&]() -> int {
+    Local& self = of(group);
+    if (!self.grouping) return exchange(self, {item}, *call);
+    self.queue.push_back(item);
+    return MT_OK;
+  });
+}
+
+int local_send(void*, mt_group* group, const void* data, int64_t count, mt_dtype dtype, int32_t to,
+               const mt_comm_call* call) {
+  return post(group, {true, const_cast<void*>(data), bytes_of(count, dtype), to}, call);
+}
+
+int local_recv(void*, mt_group* group, void* data, int64_t count, mt_dtype dtype, int32_t from,
+               const mt_comm_call* call) {
+  return post(group, {false, data, bytes_of(count, dtype), from}, call);
+}
+
+int local_begin(void*, mt_group* group) {
+  of(group).grouping = true;
+  return MT_OK;
+}
+
+int local_end(void*, mt_group* group, const mt_comm_call* call) {
+  return guarded_comm(host, [&] {
+    Local& self = of(group);
+    self.grouping = false;
+    return exchange(self, std::exchange(self.queue, {}), *call);
+  });
+}
+
+// ---- groups ----
+
+int make_id(void*, mt_comm_id* id) {
+  static std::mutex mutex;
+  static uint64_t last = 0;
+  const std::lock_guard<std::mutex> lock(mutex);
+  *id = {};
+  const std::string text = "local-" + std::to_string(++last);
+  std::memcpy(id->bytes, text.data(), text.size());
+  return MT_OK;
+}
+
+int create(void*, const mt_comm_id* id, int32_t rank, int32_t ranks, mt_device,
+           const mt_comm_call* call, mt_group** group) {
+  return guarded_comm(host, [&]() -> int {
+    const std::string key(id->bytes, sizeof(id->bytes));
+    std::shared_ptr<Shared> shared;
+    {
+      const std::lock_guard<std::mutex> lock(meeting_mutex);
+      auto& meeting = meetings()[key];
+      if (meeting == nullptr) meeting = std::make_shared<Shared>(ranks);
+      shared = meeting;
+      if (shared->ranks() != ranks || rank < 0 || rank >= ranks) {
+        throw Error(MT_ERROR_VALUE, "rank " + std::to_string(rank) + " of " +
+                                        std::to_string(ranks) + " meets a group of " +
+                                        std::to_string(shared->ranks()));
+      }
+      if (++shared->joined == ranks) meetings().erase(key);
+    }
+    if (const int status = shared->meet(*call)) return status;
+    *group = reinterpret_cast<mt_group*>(new Local{std::move(shared), rank, false, {}});
+    return MT_OK;
+  });
+}
+
+int split(void*, mt_group* group, int32_t color, int32_t key, const mt_comm_call* call,
+          mt_group** part) {
+  *part = nullptr;
+  Slot slot;
+  slot.name = "split";
+  slot.color = color;
+  slot.key = key;
+  return collective(group, slot, call, [&](Local& self, Shared& shared) -> int {
+    std::vector<int32_t> members;
+    for (int32_t rank = 0; rank < shared.ranks(); ++rank) {
+      if (shared.slots[static_cast<size_t>(rank)].color == color) members.push_back(rank);
+    }
+    if (color >= 0 && members[0] == self.rank) {
+      const std::lock_guard<std::mutex> lock(shared.mutex);
+      shared.parts[color] = std::make_shared<Shared>(static_cast<int32_t>(members.size()));
+    }
+    if (const int status = shared.meet(*call)) return status;
+    if (color < 0) return MT_OK;
+    std::stable_sort(members.begin(), members.end(), [&](int32_t a, int32_t b) {
+      return shared.slots[static_cast<size_t>(a)].key < shared.slots[static_cast<size_t>(b)].key;
+    });
+    const auto place = std::find(members.begin(), members.end(), self.rank) - members.begin();
+    const std::lock_guard<std::mutex> lock(shared.mutex);
+    *part = reinterpret_cast<mt_group*>(
+        new Local{shared.parts[color], static_cast<int32_t>(place), false, {}});
+    return MT_OK;
+  });
+}
+
+void destroy(void*, mt_group* group) { delete &of(group); }
+void abort_group(void*, mt_group* group) { of(group).shared->fail(MT_COMM_ABORTED); }
+int async_error(void*, mt_group* group) {
+  Shared& shared = *of(group).shared;
+  const std::lock_guard<std::mutex> lock(shared.mutex);
+  return shared.failed;
+}
+
+}  // namespace
+
+extern "C" int mytorch_comm_local_init(const mt_host* given, mt_comm* comm);
+extern "C" int mytorch_comm_local_init(const mt_host* given, mt_comm* comm) {
+  host = given;
+  comm->name = "local";
+  comm->version = "1";
+  comm->device_type = "cpu";
+  comm->priority = 0;
+  comm->flags = MT_COMM_ONE_PROCESS;
+  comm->make_id = make_id;
+  comm->create = create;
+  comm->split = split;
+  comm->destroy = destroy;
+  comm->abort = abort_group;
+  comm->async_error = async_error;
+  comm->broadcast = local_broadcast;
+  comm->reduce = local_reduce;
+  comm->all_reduce = local_all_reduce;
+  comm->scatter = local_scatter;
+  comm->gather = local_gather;
+  comm->all_gather = local_all_gather;
+  comm->all_gather_v = local_all_gather_v;
+  comm->reduce_scatter = local_reduce_scatter;
+  comm->reduce_scatter_v = local_reduce_scatter_v;
+  comm->all_to_all = local_all_to_all;
+  comm->all_to_all_v = local_all_to_all_v;
+  comm->barrier = local_barrier;
+  comm->send = local_send;
+  comm->recv = local_recv;
+  comm->begin = local_begin;
+  comm->end = local_end;
+  return MT_OK;
+}

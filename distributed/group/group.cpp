@@ -1,0 +1,432 @@
+// The calls of a group: checks of operands, signatures, and the engine's functions.
+#include <algorithm>
+#include <utility>
+
+#include "core/types/dims.h"
+#include "core/types/errors.h"
+#include "distributed/group/operands.h"
+#include "distributed/group/state.h"
+#include "mytorch/grad_mode.h"
+
+namespace mytorch::distributed {
+namespace {
+
+// An operand that the engine reads or writes: the tensor, or a contiguous copy that is written
+// back.
+class Buffer {
+ public:
+  Buffer(const Tensor& tensor, const GroupState& state, const char* name, const char* op)
+      : tensor_(tensor) {
+    check_operand(tensor, state, name, op);
+    const NoGradGuard no_grad;
+    memory_ = tensor.detach().contiguous();
+  }
+  const Tensor& memory() const { return memory_; }
+  const void* read() const { return memory_.raw_data(); }
+  void* write() const { return memory_.impl()->abi.dl.data; }
+  // To be run when the result may be read.
+  std::function<void()> write_back() const {
+    return [tensor = tensor_, memory = memory_] {
+      const NoGradGuard no_grad;
+      if (memory.raw_data() != tensor.raw_data()) tensor.detach().copy_(memory);
+      tensor.impl()->bump_version();
+    };
+  }
+
+ private:
+  Tensor tensor_, memory_;
+};
+
+mt_reduction to_abi(const Reduction& reduction) {
+  mt_reduction abi{};
+  abi.size = sizeof(abi);
+  abi.op = static_cast<int32_t>(reduction.op);
+  abi.scale = reduction.scale;
+  return abi;
+}
+
+void check_sizes(bool hold, const Tensor& a, const char* a_name, const Tensor& b,
+                 const char* b_name, const char* relation, const char* op) {
+  if (!hold) {
+    fail(ErrorCode::kShape, "[", op, "] ", a_name, " has shape ", shape_str(a.sizes()), " and ",
+         b_name, " ", shape_str(b.sizes()), ": ", relation);
+  }
+  if (a.dtype() != b.dtype()) {
+    fail(ErrorCode::kType, "[", op, "] ", a_name, " is ", dtype_name(a.dtype()), " and ", b_name,
+         " is ", dtype_name(b.dtype()), ": convert one of them");
+  }
+}
+
+// Returns the number of elements in rows of a tensor, all but the first dimension.
+int64_t row_of(const Tensor& tensor, const char* name, const char* op) {
+  if (tensor.dim() == 0) {
+    fail(ErrorCode::kShape, "[", op, "] ", name, " has no dimensions: rows need one");
+  }
+  int64_t row = 1;
+  for (int64_t dim = 1; dim < tensor.dim(); ++dim) row *= tensor.size(dim);
+  return row;
+}
+
+// Counts and offsets in elements of parts given in rows.
+struct Parts {
+  std::vector<int64_t> counts, offsets;
+};
+
+Parts parts_of(const Tensor& tensor, IntList rows, const GroupState& state, const char* name,
+               const char* op) {
+  if (static_cast<int>(rows.size()) != state.size) {
+    fail(ErrorCode::kShape, "[", op, "] the rows of ", name, " are ", rows.size(),
+         " numbers for a group of ", state.size, " ranks: give one for each");
+  }
+  const int64_t row = row_of(tensor, name, op);
+  Parts parts;
+  int64_t total = 0;
+  for (const int64_t n : rows) {
+    if (n < 0 || n > tensor.size(0) - total) {
+      fail(ErrorCode::kShape, "[", op, "] ", name, " has ", tensor.size(0),
+           " rows, but the given numbers of rows are ", shape_str(rows));
+    }
+    parts.counts.push_back(n * row);
+    parts.offsets.push_back(total * row);
+    total += n;
+  }
+  if (total != tensor.size(0)) {
+    fail(ErrorCode::kShape, "[", op, "] ", name, " has ", tensor.size(0), " rows, and ", total,
+         " are given: the numbers of rows must add up");
+  }
+  return parts;
+}
+
+template <class F>
+void need(F function, const GroupState& state, const char* op) {
+  if (function != nullptr) return;
+  fail(ErrorCode::kUnsupported, "[", op, "] the engine ", state.engine->name, " has no ", op,
+       ": choose another one");
+}
+
+}  // namespace
+
+int Group::rank() const { return checked(state_, "rank").rank; }
+int Group::size() const { return checked(state_, "size").size; }
+Device Group::device() const { return checked(state_, "device").device; }
+const std::string& Group::name() const { return checked(state_, "name").name; }
+const std::string& Group::engine() const { return checked(state_, "engine").engine->name; }
+uint64_t Group::sequence() const { return checked(state_, "sequence").sequence; }
+Group::operator Handle() const { return {"Group", state_}; }
+
+Work Group::broadcast(const Tensor& tensor, int src, bool async) const {
+  GroupState& state = checked(state_, "broadcast");
+  check_rank(src, state, "src", "broadcast");
+  const Buffer data(tensor, state, "tensor", "broadcast");
+  Signature signature = signature_for("broadcast", tensor);
+  signature.root = src;
+  return run_call(
+      state_, signature,
+      [&state, data, src](const mt_comm_call& call) {
+        return start_broadcast(state, data.memory(), data.memory(), src, call);
+      },
+      {tensor, data.memory()}, data.write_back(), async);
+}
+
+Work Group::all_reduce(const Tensor& tensor, Reduction reduction, bool async) const {
+  GroupState& state = checked(state_, "all_reduce");
+  check_reduction(tensor, reduction, "all_reduce");
+  const Buffer data(tensor, state, "tensor", "all_reduce");
+  return run_call(
+      state_, signature_for("all_reduce", tensor, reduction),
+      [&state, data, reduction](const mt_comm_call& call) {
+        return start_all_reduce(state, data.memory(), data.memory(), reduction, call);
+      },
+      {tensor, data.memory()}, data.write_back(), async);
+}
+
+Work Group::reduce(const Tensor& tensor, int dst, Reduction reduction, bool async) const {
+  GroupState& state = checked(state_, "reduce");
+  check_rank(dst, state, "dst", "reduce");
+  check_reduction(tensor, reduction, "reduce");
+  const Buffer data(tensor, state, "tensor", "reduce");
+  Signature signature = signature_for("reduce", tensor, reduction);
+  signature.root = dst;
+  return run_call(
+      state_, signature,
+      [&state, data, dst, reduction](const mt_comm_call& call) {
+        return start_reduce(state, data.memory(), data.memory(), dst, reduction, call);
+      },
+      {tensor, data.memory()}, state.rank == dst ? data.write_back() : nullptr, async);
+}
+
+Work Group::gather(const Tensor& all, const Tensor& tensor, int dst, bool async) const {
+  const char* op = "gather";
+  GroupState& state = checked(state_, op);
+  check_rank(dst, state, "dst", op);
+  need(state.engine->comm.gather, state, op);
+  const bool receives = state.rank == dst;
+  const Buffer part(tensor, state, "tensor", op);
+  const Buffer whole(receives ? all : tensor, state, "all", op);
+  if (receives) {
+    check_sizes(all.numel() == tensor.numel() * state.size, all, "all", tensor, "tensor",
+                "all has a tensor of each rank along dimension 0", op);
+  }
+  Signature signature = signature_for(op, tensor);
+  signature.root = dst;
+  return run_call(
+      state_, signature,
+      [&state, whole, part, dst, receives](const mt_comm_call& call) {
+        const mt_comm& comm = state.engine->comm;
+        return comm.gather(comm.self, state.group, part.read(), receives ? whole.write() : nullptr,
+                           part.memory().numel(), part.memory().impl()->abi.dl.dtype, dst, &call);
+      },
+      {all, tensor, whole.memory(), part.memory()}, receives ? whole.write_back() : nullptr, async);
+}
+
+Work Group::scatter(const Tensor& tensor, const Tensor& all, int src, bool async) const {
+  const char* op = "scatter";
+  GroupState& state = checked(state_, op);
+  check_rank(src, state, "src", op);
+  need(state.engine->comm.scatter, state, op);
+  const bool sends = state.rank == src;
+  const Buffer part(tensor, state, "tensor", op);
+  const Buffer whole(sends ? all : tensor, state, "all", op);
+  if (sends) {
+    check_sizes(all.numel() == tensor.numel() * state.size, all, "all", tensor, "tensor",
+                "all has a tensor of each rank along dimension 0", op);
+  }
+  Signature signature = signature_for(op, tensor);
+  signature.root = src;
+  return run_call(
+      state_, signature,
+      [&state, whole, part, src, sends](const mt_comm_call& call) {
+        const mt_comm& comm = state.engine->comm;
+        return comm.scatter(comm.self, state.group, sends ? whole.read() : nullptr, part.write(),
+                            part.memory().numel(), part.memory().impl()->abi.dl.dtype, src, &call);
+      },
+      {all, tensor, whole.memory(), part.memory()}, part.write_back(), async);
+}
+
+Work Group::all_gather(const Tensor& all, const Tensor& tensor, bool async) const {
+  const char* op = "all_gather";
+  GroupState& state = checked(state_, op);
+  const Buffer part(tensor, state, "tensor", op), whole(all, state, "all", op);
+  check_sizes(all.numel() == tensor.numel() * state.size, all, "all", tensor, "tensor",
+              "all has a tensor of each rank along dimension 0", op);
+  return run_call(
+      state_, signature_for(op, tensor),
+      [&state, whole, part](const mt_comm_call& call) {
+        return start_all_gather(state, whole.memory(), part.memory(), call);
+      },
+      {all, tensor, whole.memory(), part.memory()}, whole.write_back(), async);
+}
+
+Work Group::all_gather_v(const Tensor& all, const Tensor& tensor, IntList rows, bool async) const {
+  const char* op = "all_gather_v";
+  GroupState& state = checked(state_, op);
+  need(state.engine->comm.all_gather_v, state, op);
+  const Buffer part(tensor, state, "tensor", op), whole(all, state, "all", op);
+  const Parts parts = parts_of(all, rows, state, "all", op);
+  check_sizes(tensor.numel() == parts.counts[static_cast<size_t>(state.rank)], all, "all", tensor,
+              "tensor", "tensor has the rows of this rank", op);
+  return run_call(
+      state_, signature_for(op, all),
+      [&state, whole, part, parts](const mt_comm_call& call) {
+        const mt_comm& comm = state.engine->comm;
+        return comm.all_gather_v(comm.self, state.group, part.read(), whole.write(),
+                                 parts.counts.data(), parts.offsets.data(),
+                                 part.memory().impl()->abi.dl.dtype, &call);
+      },
+      {all, tensor, whole.memory(), part.memory()}, whole.write_back(), async);
+}
+
+Work Group::reduce_scatter(const Tensor& tensor, const Tensor& all, Reduction reduction,
+                           bool async) const {
+  const char* op = "reduce_scatter";
+  GroupState& state = checked(state_, op);
+  check_reduction(tensor, reduction, op);
+  const Buffer part(tensor, state, "tensor", op), whole(all, state, "all", op);
+  check_sizes(all.numel() == tensor.numel() * state.size, all, "all", tensor, "tensor",
+              "all has a part for each rank along dimension 0", op);
+  return run_call(
+      state_, signature_for(op, all, reduction),
+      [&state, whole, part, reduction](const mt_comm_call& call) {
+        return start_reduce_scatter(state, part.memory(), whole.memory(), reduction, call);
+      },
+      {all, tensor, whole.memory(), part.memory()}, part.write_back(), async);
+}
+
+Work Group::reduce_scatter_v(const Tensor& tensor, const Tensor& all, IntList rows,
+                             Reduction reduction, bool async) const {
+  const char* op = "reduce_scatter_v";
+  GroupState& state = checked(state_, op);
+  need(state.engine->comm.reduce_scatter_v, state, op);
+  check_reduction(tensor, reduction, op);
+  const Buffer part(tensor, state, "tensor", op), whole(all, state, "all", op);
+  const Parts parts = parts_of(all, rows, state, "all", op);
+  check_sizes(tensor.numel() == parts.counts[static_cast<size_t>(state.rank)], all, "all", tensor,
+              "tensor", "tensor has the rows of this rank", op);
+  return run_call(
+      state_, signature_for(op, all, reduction),
+      [&state, whole, part, parts, reduction](const mt_comm_call& call) {
+        const mt_comm& comm = state.engine->comm;
+        const mt_reduction abi = to_abi(reduction);
+        return comm.reduce_scatter_v(comm.self, state.group, whole.read(), part.write(),
+                                     parts.counts.data(), part.memory().impl()->abi.dl.dtype, &abi,
+                                     &call);
+      },
+      {all, tensor, whole.memory(), part.memory()}, part.write_back(), async);
+}
+
+Work Group::all_to_all(const Tensor& received, const Tensor& sent, bool async) const {
+  const char* op = "all_to_all";
+  GroupState& state = checked(state_, op);
+  (void)row_of(sent, "sent", op);
+  check_sizes(received.sizes() == sent.sizes() && sent.size(0) % state.size == 0, received,
+              "received", sent, "sent", "both have the same shape, of a part for each rank", op);
+  const std::vector<int64_t> rows(static_cast<size_t>(state.size), sent.size(0) / state.size);
+  return all_to_all_v(received, sent, rows, rows, async);
+}
+
+Work Group::all_to_all_v(const Tensor& received, const Tensor& sent, IntList received_rows,
+                         IntList sent_rows, bool async) const {
+  const char* op = "all_to_all_v";
+  GroupState& state = checked(state_, op);
+  const Buffer in(sent, state, "sent", op), out(received, state, "received", op);
+  const Parts from = parts_of(sent, sent_rows, state, "sent", op);
+  const Parts to = parts_of(received, received_rows, state, "received", op);
+  check_sizes(row_of(sent, "sent", op) == row_of(received, "received", op), received, "received",
+              sent, "sent", "their rows have the same size", op);
+  if (sent.numel() > 0 && in.read() == out.read()) {
+    fail(ErrorCode::kValue, "[", op, "] received and sent are the same memory: pass two tensors");
+  }
+  return run_call(
+      state_, uneven_signature(op, sent),
+      [&state, in, out, from, to](const mt_comm_call& call) {
+        return start_all_to_all(state, out.memory(), in.memory(), to.counts, to.offsets,
+                                from.counts, from.offsets, call);
+      },
+      {received, sent, out.memory(), in.memory()}, out.write_back(), async);
+}
+
+void Group::barrier() const {
+  GroupState& state = checked(state_, "barrier");
+  need(state.engine->comm.barrier, state, "barrier");
+  run_call(
+      state_, signature_of("barrier"),
+      [&state](const mt_comm_call& call) {
+        return state.engine->comm.barrier(state.engine->comm.self, state.group, &call);
+      },
+      {}, nullptr, false);
+}
+
+// ---- point to point ----
+
+void Group::send(const Tensor& tensor, int to) const { exchange({{tensor, to, true}}); }
+void Group::recv(const Tensor& tensor, int from) const { exchange({{tensor, from, false}}); }
+
+void Group::exchange(const std::vector<Message>& messages) const {
+  const char* op = messages.size() != 1 ? "exchange" : messages[0].sends ? "send" : "recv";
+  GroupState& state = checked(state_, op);
+  const mt_comm& comm = state.engine->comm;
+  need(comm.send, state, op);
+  need(comm.recv, state, op);
+  if (messages.size() != 1) need(comm.begin, state, op);
+  std::vector<Buffer> buffers;
+  std::vector<Tensor> kept;
+  for (const Message& message : messages) {
+    check_rank(message.peer, state, "the peer", op);
+    if (message.peer == state.rank && messages.size() == 1) {
+      fail(ErrorCode::kValue, "[", op, "] rank ", state.rank,
+           " names itself: copy the tensor, or use exchange");
+    }
+    buffers.emplace_back(message.tensor, state, "tensor", op);
+    kept.push_back(buffers.back().memory());
+  }
+  Signature signature = signature_of(op);
+  if (messages.size() == 1) {
+    signature = signature_for(op, messages[0].tensor);
+    signature.root = messages[0].peer;
+  }
+  run_call(
+      state_, of_some_ranks(signature),
+      [&](const mt_comm_call& call) {
+        int status = MT_OK;
+        if (messages.size() != 1) status = comm.begin(comm.self, state.group);
+        for (size_t i = 0; i < messages.size() && status == MT_OK; ++i) {
+          const Tensor& memory = buffers[i].memory();
+          const mt_dtype dtype = memory.impl()->abi.dl.dtype;
+          status = messages[i].sends ? comm.send(comm.self, state.group, buffers[i].read(),
+                                                 memory.numel(), dtype, messages[i].peer, &call)
+                                     : comm.recv(comm.self, state.group, buffers[i].write(),
+                                                 memory.numel(), dtype, messages[i].peer, &call);
+        }
+        if (messages.size() != 1 && status == MT_OK)
+          status = comm.end(comm.self, state.group, &call);
+        return status;
+      },
+      kept,
+      [&] {
+        for (size_t i = 0; i < messages.size(); ++i) {
+          if (!messages[i].sends) buffers[i].write_back()();
+        }
+      },
+      false);
+}
+
+// ---- sub-groups ----
+
+Group Group::split(std::optional<int> color, int key) const {
+  const char* op = "split";
+  GroupState& state = checked(state_, op);
+  need(state.engine->comm.split, state, op);
+  if (color.has_value() && *color < 0) {
+    fail(ErrorCode::kValue, "[split] the color is ", *color, ": colors are not negative");
+  }
+  // The ranks of the part, from what all ranks want.
+  const uint64_t number = ++state.splits;
+  const std::vector<int64_t> all = gather_ints(*this, {color.value_or(-1), key, state.rank});
+  mt_group* part = nullptr;
+  run_call(
+      state_, signature_of(op),
+      [&](const mt_comm_call& call) {
+        return state.engine->comm.split(state.engine->comm.self, state.group, color.value_or(-1),
+                                        key, &call, &part);
+      },
+      {}, nullptr, false);
+  if (part == nullptr) return Group();
+  std::vector<std::pair<int64_t, int>> members;
+  for (int rank = 0; rank < state.size; ++rank) {
+    const int64_t* at = &all[static_cast<size_t>(rank) * 3];
+    if (at[0] == *color) members.emplace_back(at[1], rank);
+  }
+  std::sort(members.begin(), members.end());
+  std::vector<int> world_ranks;
+  int place = 0;
+  for (const auto& [unused, rank] : members) {
+    if (rank == state.rank) place = static_cast<int>(world_ranks.size());
+    world_ranks.push_back(state.world_ranks[static_cast<size_t>(rank)]);
+  }
+  const int size = static_cast<int>(world_ranks.size());
+  auto made = std::make_shared<GroupState>(state.engine, part, place, size, state.device,
+                                           absl::StrCat(state.name, "/", number, ".", *color),
+                                           std::move(world_ranks), state.session);
+  if (state.session != nullptr) state.session->watch(made);
+  return Group(std::move(made));
+}
+
+Group Group::subgroup(const std::vector<int>& ranks) const {
+  GroupState& state = checked(state_, "subgroup");
+  std::vector<int> seen(static_cast<size_t>(state.size), 0);
+  for (const int rank : ranks) {
+    check_rank(rank, state, "a rank", "subgroup");
+    if (++seen[static_cast<size_t>(rank)] > 1) {
+      fail(ErrorCode::kValue, "[subgroup] rank ", rank, " occurs twice");
+    }
+  }
+  const auto found = std::find(ranks.begin(), ranks.end(), state.rank);
+  if (found == ranks.end()) return split(std::nullopt);
+  return split(0, static_cast<int>(found - ranks.begin()));
+}
+
+void Group::abort(const std::string& reason) const { checked(state_, "abort").fail(reason); }
+
+std::string flight_record() { return recorder().text(); }
+
+}  // namespace mytorch::distributed

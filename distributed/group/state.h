@@ -1,0 +1,142 @@
+// A group, the calls that it makes, and what its ranks know of each other.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "distributed/engine/engine.h"
+#include "distributed/recorder/recorder.h"
+#include "mytorch/distributed.h"
+
+namespace mytorch::distributed {
+
+using Clock = std::chrono::steady_clock;
+
+struct GroupState;
+
+// A rank of the program: its store, its deadline, and a thread that tells the other ranks what this
+// one does, and learns who is lost.
+class Session {
+ public:
+  Session(std::shared_ptr<Store> store, int rank, int size, double timeout, bool one_process);
+  ~Session();
+
+  const std::shared_ptr<Store>& store() const { return store_; }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  double timeout() const { return timeout_; }  // seconds; 0: none
+  bool one_process() const { return one_process_; }
+
+  void watch(const std::shared_ptr<GroupState>& state);
+  // Publishes what the rank does now in a group.
+  void publish(GroupState& state);
+  // Says for each rank of the group that has not come to call `number` where it is instead.
+  std::string diagnose(GroupState& state, uint64_t number, const Signature& signature);
+  // Leaves: ends the thread, and waits for the others to leave if this process serves the store.
+  // Must come before the last reference goes, because the thread may hold it for a moment.
+  void stop();
+
+ private:
+  void run();
+  void look_after(GroupState& state, const std::vector<int>& lost);
+
+  std::shared_ptr<Store> store_;
+  int rank_, size_;
+  double timeout_;
+  bool one_process_;
+  std::mutex mutex_;
+  std::condition_variable stopping_changed_;
+  bool stopping_ = false;
+  uint64_t beats_ = 0;
+  std::vector<std::weak_ptr<GroupState>> groups_;
+  std::thread thread_;
+};
+
+// Runs the asynchronous calls of a group on the CPU, in order.
+class Worker {
+ public:
+  Worker();
+  ~Worker();
+  void add(std::function<void()> job);
+
+ private:
+  void run();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> jobs_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+// Work of a device's stream that the host has not seen finish.
+struct Pending {
+  void* event;
+  Clock::time_point deadline;
+  uint64_t number;
+  uint64_t record;
+  Signature signature;
+  std::vector<Tensor> kept;
+};
+
+struct GroupState {
+  GroupState(const Engine* engine_, mt_group* group_, int rank_, int size_, Device device_,
+             std::string name_, std::vector<int> world_ranks_, std::shared_ptr<Session> session_);
+  ~GroupState();
+
+  const Engine* engine;
+  mt_group* group;
+  int rank, size;
+  Device device;
+  int slot;  // of the device type
+  std::string name;
+  std::vector<int> world_ranks;      // by rank of this group
+  std::shared_ptr<Session> session;  // null for a rank alone
+
+  std::mutex call_mutex;  // one call at a time
+  std::atomic<uint64_t> sequence{0};
+  std::atomic<uint64_t> splits{0};
+  std::unique_ptr<Worker> worker;
+  void* stream = nullptr;  // of asynchronous calls on a device
+
+  // Of the last call; for the session's thread.
+  std::mutex progress_mutex;
+  uint64_t number = 0;
+  Signature signature;
+  bool under_way = false;
+  Clock::time_point since;
+  std::string published;
+  std::vector<Pending> pending;
+
+  std::atomic<bool> failed{false};
+  std::mutex failure_mutex;
+  std::string failure;
+
+  // Ends the group, with the first reason given.
+  void fail(const std::string& reason);
+  std::string reason();
+};
+
+// Runs a call of the group: numbers and records it, compares signatures if
+// MYTORCH_DISTRIBUTED_CHECK=1, and turns its status into an Error. `start` calls the engine; `kept`
+// are the operands; `finish` runs on the caller's thread when results may be read.
+using Start = std::function<int(const mt_comm_call& call)>;
+Work run_call(const std::shared_ptr<GroupState>& state, const Signature& signature, Start start,
+              std::vector<Tensor> kept, std::function<void()> finish, bool async);
+
+// Joins the ranks of a session. The engine's id goes through the store.
+std::shared_ptr<GroupState> make_group(const Engine& engine, int rank, int size, Device device,
+                                       const std::string& name, double timeout, Store* store,
+                                       std::shared_ptr<Session> session);
+
+// Throws Error(kValue) for a group without state.
+GroupState& checked(const std::shared_ptr<GroupState>& state, const char* op);
+
+}  // namespace mytorch::distributed

@@ -1,0 +1,24 @@
+// What the ranks of a group check together, whatever its engine. Every function is called on each
+// rank, and throws if a result differs from one computed directly.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "mytorch/distributed.h"
+
+namespace mytorch::distributed::bodies {
+
+struct Body {
+  std::string name;
+  std::function<void(const Group&)> run;
+};
+const std::vector<Body>& all();
+extern Device here;  // the device of the operands
+
+void expect(bool holds, const std::string& what);
+// Throws unless `call` throws an Error whose message has `part`.
+void expect_error(const std::function<void()>& call, const std::string& part);
+
+}  // namespace mytorch::distributed::bodies

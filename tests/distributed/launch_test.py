@@ -1,0 +1,80 @@
+"""Tests `mytorch launch`.
+
+python3 launch_test.py MYTORCH RANKS_PROGRAM
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+mytorch, program = sys.argv[1:]
+
+
+def run(*arguments, **options):
+    return subprocess.run([mytorch, "launch", *arguments], capture_output=True, text=True, timeout=60, **options)
+
+
+def check(holds, what):
+    if not holds:
+        sys.exit(f"{what}:\n{found.stdout}{found.stderr}")
+
+
+# Every rank has its number, and all the same address and key.
+found = run(
+    "--ranks", "3", "sh", "-c", 'echo "$RANK/$WORLD_SIZE $LOCAL_RANK $MASTER_ADDR:$MASTER_PORT $MYTORCH_STORE_KEY"'
+)
+lines = sorted(found.stdout.split("\n"))[1:]
+check(found.returncode == 0 and len(lines) == 3, "three ranks")
+check([line.split()[:2] for line in lines] == [[f"{r}/3", str(r)] for r in range(3)], "ranks")
+check(len({tuple(line.split()[2:]) for line in lines}) == 1, "one address")
+
+# One that fails ends the others, and is named.
+begun = time.monotonic()
+found = run("--ranks", "3", "sh", "-c", 'test "$RANK" = 1 && exit 7; exec sleep 50')
+check(found.returncode == 7 and re.search(r"rank 1 \(process \d+, sh\) exited with status 7", found.stderr), "status")
+found = run("--ranks", "2", "sh", "-c", 'test "$RANK" = 1 && kill -9 $$; exec sleep 50')
+check(found.returncode == 137 and "rank 1" in found.stderr and "signal 9" in found.stderr, "signal")
+found = run(
+    "--ranks",
+    "2",
+    "--patience",
+    "0.5",
+    "sh",
+    "-c",
+    'trap "" TERM; test "$RANK" = 1 && exit 2; while :; do sleep 0.1; done',
+)
+check(found.returncode == 2, "a rank that ignores SIGTERM")
+found = run("--ranks", "2", "/no/such/program")
+check(found.returncode == 127 and "/no/such/program" in found.stderr, "no program")
+check(time.monotonic() - begun < 20, "time")
+
+# Signals are passed on.
+launched = subprocess.Popen(
+    [
+        mytorch,
+        "launch",
+        "--ranks",
+        "2",
+        "sh",
+        "-c",
+        'trap "echo told $RANK; exit 0" USR1 INT; echo up; while :; do sleep 0.1; done',
+    ],
+    stdout=subprocess.PIPE,
+    text=True,
+)
+assert launched.stdout.readline() == launched.stdout.readline() == "up\n"
+launched.send_signal(signal.SIGUSR1)
+assert sorted(launched.stdout.read().split("\n")) == ["", "told 0", "told 1"]
+assert launched.wait(20) == 0
+
+# Without MPI, processes on CPUs have no engine, and the error says what to do.
+found = run("--ranks", "2", program)
+check(found.returncode != 0 and "mytorch launch --mpi" in found.stderr, "no engine")
+environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_NUM_THREADS="1")
+environment["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none"
+found = run("--ranks", "2", "--mpi", program, env=environment)
+check(found.returncode == 0 and "rank 1 of 2 by mpi" in found.stderr, "by MPI")
+print("launch works")

@@ -1,0 +1,39 @@
+// A rank of a launcher: checks a group of all ranks (no argument, or `cuda`), or behaves as a rank
+// of a test of failures: `late`, `dies` and `ends` make rank 1 sleep, kill itself, or leave.
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+#include "mytorch/mytorch.h"
+#include "tests/distributed/bodies.h"
+
+int main(int argc, char** argv) {
+  namespace distributed = mytorch::distributed;
+  const char* role = argc > 1 ? argv[1] : "";
+  try {
+    const bool cuda = std::strcmp(role, "cuda") == 0;
+    const distributed::Group world =
+        distributed::init({.device = cuda ? mytorch::Device("cuda") : mytorch::kCPU});
+    if (cuda || *role == '\0') {
+      distributed::bodies::here = world.device();
+      for (const auto& body : distributed::bodies::all()) {
+        std::fprintf(stderr, "rank %d of %d by %s: %s\n", world.rank(), world.size(),
+                     world.engine().c_str(), body.name.c_str());
+        body.run(world);
+      }
+      return 0;
+    }
+    world.barrier();
+    if (world.rank() == 1) {
+      if (std::strcmp(role, "dies") == 0) std::raise(SIGKILL);
+      if (std::strcmp(role, "ends") == 0) return 0;
+      if (std::strcmp(role, "late") == 0) std::this_thread::sleep_for(std::chrono::seconds(8));
+    }
+    world.all_reduce(mytorch::ones({4}));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 3;
+  }
+  return 0;
+}

@@ -1,0 +1,205 @@
+// `mytorch launch`: starts the ranks of a program on this machine.
+#include <arpa/inet.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "mytorch/error.h"
+#include "tools/commands.h"
+
+namespace mytorch::tools {
+namespace {
+
+struct LaunchOptions {
+  int ranks = 0;
+  bool mpi = false;
+  double patience = 10;
+  std::vector<std::string> command;
+};
+
+// The kernel does not give a port that was free a moment ago to anybody else soon.
+std::string free_port() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  if (fd < 0 || ::bind(fd, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    throw Error(ErrorCode::kIo, std::string("[launch] no free port: ") + std::strerror(errno));
+  }
+  ::close(fd);
+  return std::to_string(ntohs(address.sin_port));
+}
+
+[[noreturn]] void execute(const std::vector<std::string>& command) {
+  std::vector<char*> argv;
+  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  std::cerr << "mytorch launch: cannot run " << command[0] << ": " << std::strerror(errno) << "\n";
+  ::_exit(127);
+}
+
+struct Child {
+  pid_t pid;
+  int rank;
+  bool runs = true;
+};
+
+class Launch {
+ public:
+  explicit Launch(const LaunchOptions& options) : options_(options) {
+    sigemptyset(&signals_);
+    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
+      sigaddset(&signals_, signal);
+    }
+  }
+
+  int run() {
+    sigset_t before;
+    ::sigprocmask(SIG_BLOCK, &signals_, &before);
+    const std::string port = free_port();
+    const std::string key =
+        std::to_string(std::random_device()()) + std::to_string(std::random_device()());
+    for (int rank = 0; rank < options_.ranks; ++rank) {
+      const pid_t launcher = ::getpid();
+      const pid_t pid = ::fork();
+      if (pid < 0) {
+        std::cerr << "mytorch launch: cannot start rank " << rank << ": " << std::strerror(errno)
+                  << "\n";
+        status_ = 1;
+        stop();
+        break;
+      }
+      if (pid == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+        if (::getppid() != launcher) ::_exit(1);  // it died before
+        const auto set = [](const char* name, const std::string& value) {
+          ::setenv(name, value.c_str(), 1);
+        };
+        set("RANK", std::to_string(rank));
+        set("LOCAL_RANK", std::to_string(rank));
+        set("WORLD_SIZE", std::to_string(options_.ranks));
+        set("MASTER_ADDR", "127.0.0.1");
+        set("MASTER_PORT", port);
+        set("MYTORCH_STORE_KEY", key);
+        ::sigprocmask(SIG_SETMASK, &before, nullptr);
+        execute(options_.command);
+      }
+      children_.push_back({pid, rank});
+    }
+    while (collect() > 0) wait_for_signal();
+    return status_;
+  }
+
+ private:
+  // Returns how many ranks still run.
+  int collect() {
+    int running = 0;
+    for (Child& child : children_) {
+      int status = 0;
+      if (child.runs && ::waitpid(child.pid, &status, WNOHANG) == child.pid) {
+        child.runs = false;
+        ended(child, status);
+      }
+      running += child.runs ? 1 : 0;
+    }
+    return running;
+  }
+
+  void ended(const Child& child, int status) {
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
+    // Those that end because they were told to say nothing new.
+    if (WIFSIGNALED(status) && told_ == WTERMSIG(status)) return;
+    std::cerr << "mytorch launch: rank " << child.rank << " (process " << child.pid << ", "
+              << options_.command[0] << ") ";
+    if (WIFSIGNALED(status)) {
+      std::cerr << "was killed by signal " << WTERMSIG(status) << " ("
+                << ::strsignal(WTERMSIG(status)) << ")";
+    } else {
+      std::cerr << "exited with status " << WEXITSTATUS(status);
+    }
+    std::cerr << (told_ == 0 ? ": stopping the others\n" : "\n");
+    if (status_ == 0) status_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    stop();
+  }
+
+  void tell(int signal) {
+    for (const Child& child : children_) {
+      if (child.runs) ::kill(child.pid, signal);
+    }
+  }
+
+  void stop() {
+    if (told_ != 0) return;
+    told_ = SIGTERM;
+    tell(SIGTERM);
+    left_ = options_.patience;
+  }
+
+  void wait_for_signal() {
+    const timespec tick{0, 100000000};
+    const int signal = ::sigtimedwait(&signals_, nullptr, &tick);
+    if (signal < 0 && errno == EAGAIN && told_ == SIGTERM) {
+      left_ -= 0.1;
+      if (left_ <= 0) {
+        told_ = SIGKILL;
+        tell(SIGKILL);
+      }
+    }
+    if (signal <= 0 || signal == SIGCHLD) return;
+    tell(signal);
+    if (signal == SIGTERM || signal == SIGINT) {
+      if (told_ == 0) status_ = 128 + signal;
+      told_ = signal;
+    }
+  }
+
+  const LaunchOptions& options_;
+  sigset_t signals_;
+  std::vector<Child> children_;
+  int status_ = 0;
+  int told_ = 0;  // the signal by which the ranks were told to end
+  double left_ = 0;
+};
+
+int run_launch(const LaunchOptions& options) {
+  if (!options.mpi) return Launch(options).run();
+  // More ranks than processors are fine: what they wait with gives way.
+  ::setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
+  std::vector<std::string> command = {"mpirun", "-n", std::to_string(options.ranks)};
+  command.insert(command.end(), options.command.begin(), options.command.end());
+  execute(command);
+}
+
+}  // namespace
+
+Run add_launch(CLI::App& app) {
+  auto options = std::make_shared<LaunchOptions>();
+  app.add_option("--ranks", options->ranks, "Number of ranks")
+      ->required()
+      ->check(CLI::Range(1, 65536));
+  app.add_flag("--mpi", options->mpi, "Start them by MPI's mpirun, which connects CPUs");
+  app.add_option("--patience", options->patience,
+                 "Seconds that the others have to end after one has failed")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("command", options->command, "The program and its arguments")->required();
+  app.prefix_command(false);
+  app.positionals_at_end();
+  return [options] { return run_launch(*options); };
+}
+
+}  // namespace mytorch::tools
