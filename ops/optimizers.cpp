@@ -2,16 +2,20 @@
 // kernels process the whole group.
 #include <cmath>
 #include <tuple>
+#include <vector>
 
 #include "core/types/errors.h"
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/adagrad_step.h"
 #include "mytorch/ops/adam_step.h"
+#include "mytorch/ops/adam_steps_.h"
 #include "mytorch/ops/add.h"
+#include "mytorch/ops/copy_.h"
 #include "mytorch/ops/maximum.h"
 #include "mytorch/ops/rmsprop_step.h"
 #include "mytorch/ops/sgd_step.h"
 #include "mytorch/ops/sqrt.h"
+#include "mytorch/ops/to.h"
 
 namespace mytorch {
 namespace {
@@ -37,10 +41,11 @@ void check_number(const char* op, const char* name, const Operand& operand) {
   check_shape(sizes.empty(), op, name, " has shape ", sizes, ": give a number or a 0-dim tensor");
 }
 
-// Checks that the lists have the same length, and that their tensors have the shape and the
-// floating type of the parameters.
-void check_lists(const char* op, TensorList self,
-                 std::initializer_list<std::pair<const char*, TensorList>> others) {
+using NamedLists = std::initializer_list<std::pair<const char*, TensorList>>;
+
+// Checks that the lists have the same length, and that their tensors have the shape of the
+// parameters, which are floats.
+void check_shapes(const char* op, TensorList self, NamedLists others) {
   for (size_t i = 0; i < self.size(); ++i) {
     check_type(self[i].is_floating_point(), op, "self[", i, "] is ", self[i].dtype(),
                ": parameters are floats");
@@ -51,6 +56,15 @@ void check_lists(const char* op, TensorList self,
     for (size_t i = 0; i < list.size(); ++i) {
       check_shape(list[i].sizes() == self[i].sizes(), op, name, "[", i, "] has shape ",
                   list[i].sizes(), ", and self[", i, "] ", self[i].sizes());
+    }
+  }
+}
+
+// Checks, besides, that the tensors have the type of the parameters.
+void check_lists(const char* op, TensorList self, NamedLists others) {
+  check_shapes(op, self, others);
+  for (const auto& [name, list] : others) {
+    for (size_t i = 0; i < list.size(); ++i) {
       check_type(list[i].dtype() == self[i].dtype(), op, name, "[", i, "] is ", list[i].dtype(),
                  ", and self[", i, "] ", self[i].dtype());
     }
@@ -63,10 +77,22 @@ namespace shape {
 
 void adam_steps_(TensorList self, TensorList gradients, TensorList exp_avgs, TensorList exp_avg_sqs,
                  TensorList max_exp_avg_sqs, const Operand& lr, const Operand& step, double, double,
-                 double, double, bool, bool) {
+                 double, double, bool, bool, TensorList rounded) {
   constexpr const char* kOp = "adam_steps_";
-  check_lists(kOp, self,
-              {{"gradients", gradients}, {"exp_avgs", exp_avgs}, {"exp_avg_sqs", exp_avg_sqs}});
+  check_lists(kOp, self, {{"exp_avgs", exp_avgs}, {"exp_avg_sqs", exp_avg_sqs}});
+  if (rounded.size() == 0) {
+    check_lists(kOp, self, {{"gradients", gradients}});
+  } else {
+    check_shapes(kOp, self, {{"gradients", gradients}, {"rounded", rounded}});
+  }
+  for (size_t i = 0; i < rounded.size(); ++i) {
+    check_type(rounded[i].is_floating_point(), kOp, "rounded[", i, "] is ", rounded[i].dtype(),
+               ": give a tensor of floats");
+    check_type(
+        gradients[i].dtype() == self[i].dtype() || gradients[i].dtype() == rounded[i].dtype(), kOp,
+        "gradients[", i, "] is ", gradients[i].dtype(), ": give ", self[i].dtype(), " as self[", i,
+        "], or ", rounded[i].dtype(), " as rounded[", i, "]");
+  }
   if (max_exp_avg_sqs.size() != 0) check_lists(kOp, self, {{"max_exp_avg_sqs", max_exp_avg_sqs}});
   check_number(kOp, "lr", lr);
   check_number(kOp, "step", step);
@@ -103,7 +129,20 @@ namespace composite {
 //   m / c1 / (sqrt(v / c2) + eps) = sqrt(c2) / c1 * m / (sqrt(v) + eps * sqrt(c2))
 void adam_steps_(TensorList self, TensorList gradients, TensorList exp_avgs, TensorList exp_avg_sqs,
                  TensorList max_exp_avg_sqs, const Operand& lr, const Operand& step, double beta1,
-                 double beta2, double eps, double weight_decay, bool decoupled, bool maximize) {
+                 double beta2, double eps, double weight_decay, bool decoupled, bool maximize,
+                 TensorList rounded) {
+  // A kernel that cannot round takes one parameter at a time, so that few gradients are converted
+  // at once.
+  for (size_t i = 0; i < rounded.size(); ++i) {
+    const auto one = [i](TensorList list) {
+      return i < list.size() ? std::vector<Tensor>{list[i]} : std::vector<Tensor>();
+    };
+    mytorch::adam_steps_(one(self), {gradients[i].to(self[i].dtype())}, one(exp_avgs),
+                         one(exp_avg_sqs), one(max_exp_avg_sqs), lr, step, beta1, beta2, eps,
+                         weight_decay, decoupled, maximize);
+    rounded[i].copy_(self[i]);
+  }
+  if (rounded.size() != 0) return;
   const double rate = number(lr);
   const auto t = static_cast<int64_t>(number(step));
   const double root2 = std::sqrt(1 - power(beta2, t));

@@ -2,8 +2,9 @@
 // the same cases for PyTorch; scripts/bench-models runs both and prints ratios.
 //
 //   bench_models [CASE ...] [--precision autocast|bfloat16|float32] [--graph] [--no-eager]
-//                [--profile] [--seconds S] [--save FILE]
+//                [--profile] [--measured] [--seconds S] [--save FILE]
 //
+// --measured times the kernels of each operator in a first step and then uses the fastest ones.
 // Data are random and stay the same, so that the loss begins near the logarithm of the number of
 // classes and falls. Prints a line per case:
 //
@@ -25,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "mytorch/choice.h"
 #include "mytorch/graph.h"
 #include "mytorch/mytorch.h"
 #include "mytorch/nn/models/bert.h"
@@ -45,7 +47,7 @@ const Device kGpu("cuda");
 struct Options {
   std::vector<std::string> cases;
   std::string precision;  // empty: that of each case
-  bool eager = true, graph = false, profile = false;
+  bool eager = true, graph = false, profile = false, measured = false;
   double seconds = 1;
   std::string save;
 
@@ -127,10 +129,14 @@ void report(const Case& c, const char* mode, const Options& options,
 
 void run(const Case& c, const Options& options) try {
   peak_tflops();
+  std::optional<Tuning> tuning;
+  if (options.measured) tuning.emplace();
   const double first = number(c.step());
   Tensor loss;
   for (int i = 0; i < 3; ++i) loss = c.step();
   synchronize();
+  tuning.reset();
+  if (options.measured) set_choice(Choice::kMeasured);
   if (options.eager) {
     report(
         c, "eager", options, [&] { loss = c.step(); }, first, [&] { return number(loss); });
@@ -379,6 +385,8 @@ Options parse(int argc, char** argv) {
       options.eager = false;
     } else if (word == "--profile") {
       options.profile = true;
+    } else if (word == "--measured") {
+      options.measured = true;
     } else if (word.starts_with("-")) {
       throw std::invalid_argument("unknown option " + std::string(word));
     } else {

@@ -45,6 +45,9 @@ Value default_value(const ArgInfo& arg) {
       return Value(elements<int64_t>(arg, parse_int));
     case ArgType::kFloatList:
       return Value(elements<double>(arg, absl::SimpleAtod));
+    case ArgType::kTensorList:
+      if (text != "[]") refuse(arg);
+      return Value(std::vector<Tensor>());
     case ArgType::kStr:
       return Value(text);
     case ArgType::kScalarType:

@@ -37,7 +37,7 @@ void AdamOf<Options, decoupled>::update(const Optimizer::Batch& batch) {
   const auto [beta1, beta2] = options.betas;
   adam_steps_(batch.parameters, batch.gradients, batch.state(0), batch.state(1),
               options.amsgrad ? batch.state(2) : std::vector<Tensor>(), batch.lr, batch.step, beta1,
-              beta2, options.eps, options.weight_decay, decoupled, options.maximize);
+              beta2, options.eps, options.weight_decay, decoupled, options.maximize, batch.rounded);
 }
 
 template class AdamOf<AdamOptions, false>;

@@ -216,6 +216,15 @@ void Optimizer::follow(size_t group, Slot& slot) const {
 void Optimizer::take(Batch& batch, Slot& slot) const {
   const ScalarType update = types(batch.group, slot.parameter).update;
   Tensor parameter = as_reals(slot.parameter);
+  if (batch.rounds) {
+    batch.slots.push_back(&slot);
+    const Tensor gradient = slot.parameter.grad();
+    batch.gradients.push_back(gradient.dtype() == slot.parameter.dtype() ? gradient
+                                                                         : gradient.to(update));
+    batch.parameters.push_back(slot.master);
+    batch.rounded.push_back(slot.parameter);
+    return;
+  }
   if (slot.master.defined()) {
     batch.conversions.emplace_back(slot.master, slot.parameter);
     parameter = slot.master;
@@ -240,15 +249,22 @@ void Optimizer::step() {
       follow(g, slot);
       const Device device = slot.parameter.device();
       const auto [update, state] = types(g, slot.parameter);
-      const bool converted = update != state || update != to_real(slot.parameter.dtype());
+      // Master weights may be rounded in the pass that updates them.
+      const bool rounded = rounds() && slot.master.defined() && update == kFloat32;
+      const bool converted =
+          update != state || (!rounded && update != to_real(slot.parameter.dtype()));
       auto batch = std::find_if(batches.begin(), batches.end(), [&](const Batch& known) {
         const Slot& other = *known.slots[0];
         return other.step == slot.step && other.counter.is_same(slot.counter) &&
-               other.parameter.device() == device && known.converted == converted;
+               other.parameter.device() == device && known.converted == converted &&
+               known.rounds == rounded;
       });
       if (batch == batches.end()) {
-        batch = batches.insert(
-            batch, {.optimizer = this, .group = g, .lr = rate(g, device), .converted = converted});
+        batch = batches.insert(batch, {.optimizer = this,
+                                       .group = g,
+                                       .lr = rate(g, device),
+                                       .converted = converted,
+                                       .rounds = rounded});
       }
       batch->slots.push_back(&slot);
     }
@@ -264,6 +280,7 @@ void Optimizer::run(Batch& batch) {
     batch.slots.clear();
     batch.parameters.clear();
     batch.gradients.clear();
+    batch.rounded.clear();
     batch.conversions.clear();
     for (int64_t elements = 0; done < slots.size(); ++done) {
       Slot& slot = *slots[done];

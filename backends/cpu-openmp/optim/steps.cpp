@@ -111,7 +111,7 @@ double power(double base, int64_t n) {
 double number(const mt_tensor* tensor) { return sdk::scalar_value<double>(tensor); }
 
 void adam_steps_(mt_ctx& ctx, const mt_args_adam_steps_& args) {
-  if (args.max_exp_avg_sqs.size != 0) throw sdk::Declined{};
+  if (args.max_exp_avg_sqs.size != 0 || args.rounded.size != 0) throw sdk::Declined{};
   const double rate = number(args.lr);
   const auto t = static_cast<int64_t>(number(args.step));
   const double root2 = std::sqrt(1 - power(args.beta2, t));

@@ -105,9 +105,15 @@ void run(mt_ctx& ctx, const Args& args) {
   p.pairs = static_cast<int>(key.size(0) * key.size(1));
   const Properties& device = properties(ctx.device.index);
   // Measured: a quarter as many heads as thread blocks, and half of that if all blocks of keys take
-  // equally long.
+  // equally long. Of short sequences, so many that at most a quarter of a head's blocks of keys are
+  // at work, if what these read and add to fits in half of the L2 cache.
   const bool is_full = band.first <= -p.queries && band.last >= p.keys;
-  p.section = std::min(p.pairs, std::max(1, device.multiprocessors / (is_full ? 8 : 4)));
+  const int64_t head_bytes = int64_t{p.queries} * p.group * S::kWidth * 8;
+  const int64_t apart = device.multiprocessors / std::max(1, p.key_tiles / 4);
+  const int64_t heads =
+      std::max<int64_t>({1, device.multiprocessors / (is_full ? 8 : 4),
+                         std::min(apart, static_cast<int64_t>(device.l2 / 2) / head_bytes)});
+  p.section = static_cast<int>(std::min<int64_t>(p.pairs, heads));
   p.counters = counters_of(ctx);
   const int64_t tiles = int64_t{p.pairs} * p.group * p.row_tiles;
   auto* const rows = scratch<float>(ctx, tiles * 2 * S::kRows);

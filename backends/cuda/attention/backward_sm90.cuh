@@ -416,6 +416,12 @@ __device__ void differentiate(BackwardBuffers<S>& shared, const Backward& p) {
       products_begin();
       keys.multiply_rows(keys.weights, key, descriptor<S::kChunk>(shared.query[at.stage], kPart));
       products_commit();
+      // The bits arrive while the previous products run.
+      if constexpr (kBits != BitsAre::kNone) {
+        const Step& step = shared.step[at.stage];
+        keys.load_bits(p.bits.at(step.batch, step.head), p.bits.row, step.row,
+                       step.key + group * 64 + 16 * warp + lane / 4, p.keys - 1);
+      }
     };
     multiply_scores();
     for (;;) {
@@ -430,9 +436,6 @@ __device__ void differentiate(BackwardBuffers<S>& shared, const Backward& p) {
       const bool is_partial = block + 64 > p.keys || row + S::kRows > p.queries ||
                               block + 63 > row + p.last || block < row + S::kRows - 1 + p.first;
       const int own = block + 16 * warp + lane / 4;
-      if constexpr (kBits != BitsAre::kNone) {
-        keys.load_bits(p.bits.at(step.batch, step.head), p.bits.row, row, own, p.keys - 1);
-      }
       products_wait<1>();
       pin_registers(keys.weights);
       if constexpr (kBits == BitsAre::kMask) keys.hide();

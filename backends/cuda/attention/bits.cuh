@@ -23,4 +23,13 @@ struct Bits {
 // The eight bits of this thread in a word: bit 2 k + c.
 __device__ inline uint32_t own_bits(uint32_t word) { return word >> threadIdx.x % 4 * 8; }
 
+// Whether all bits of the warp are set, as in the tiles of a mask that hides padding alone.
+template <int kWords>
+__device__ inline bool all_set(const uint32_t (&own)[2][kWords]) {
+  uint32_t all = 0xff;
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) all &= own[0][i] & own[1][i];
+  return __all_sync(0xffffffffu, all == 0xff);
+}
+
 }  // namespace mytorch::cuda::hopper

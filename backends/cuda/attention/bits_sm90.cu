@@ -55,18 +55,21 @@ struct DrawBits {
   const int64_t* draw;
   int64_t* drawn;
   int64_t drawn_step;
-  uint32_t limit;       // keeps a weight if the upper 24 bits of its number are below
-  int rows;             // of bits
-  int queries, blocks;  // rows and random blocks of a row of the scores
-  int words;
+  uint32_t most;             // keeps a weight if its number is at most this,
+  uint32_t allowed;          // and this is not 0 but all ones
+  uint32_t rows;             // of bits
+  uint32_t queries, blocks;  // rows and random blocks of a row of the scores
+  uint32_t words;
   uint32_t* bits;
 };
 
 // Draws which weights are kept. A random block has the numbers of four adjacent keys of a query.
-// Each thread draws eight: for a word of 32 keys, or for eight queries of four words.
+// Each thread draws eight: for a word of 32 keys, or for eight queries of four words. Blocks have
+// numbers of 32 bits. Their upper half is a constant then, from which the compiler computes a
+// product of the first two rounds each once for all blocks of a thread.
 template <bool kOfKeys>
 __global__ void __launch_bounds__(128)
-    draw_bits(const __grid_constant__ DrawBits p, int64_t total) {
+    draw_bits(const __grid_constant__ DrawBits p, uint32_t total) {
   philox::Stream random = p.random;
   random.start();
   if constexpr (kOfKeys) {
@@ -76,47 +79,47 @@ __global__ void __launch_bounds__(128)
     p.drawn[0] = static_cast<int64_t>(random.seed);
     p.drawn[p.drawn_step] = static_cast<int64_t>(random.call);
   }
-  const auto kept = [&](uint64_t block) {
-    const uint4 words = random.block(block);
-    return (words.x >> 8 < p.limit ? 1u : 0u) | (words.y >> 8 < p.limit ? 2u : 0u) |
-           (words.z >> 8 < p.limit ? 4u : 0u) | (words.w >> 8 < p.limit ? 8u : 0u);
-  };
-  const int64_t step = int64_t{gridDim.x} * 128;
-  for (int64_t i = int64_t{blockIdx.x} * 128 + threadIdx.x; i < total; i += step) {
+  const uint32_t step = gridDim.x * 128;
+  for (uint32_t i = blockIdx.x * 128 + threadIdx.x; i < total; i += step) {
     if constexpr (kOfKeys) {
       // The thread's part of the words: the queries 8 k + 2 part + c for k < 4 and c < 2.
-      const int part = static_cast<int>(i % 4);
-      const int word = static_cast<int>(i / 4 % p.words);
-      const int64_t rest = i / 4 / p.words;
-      const int keys = static_cast<int>(rest % p.blocks);
-      const int64_t pair = rest / p.blocks;
+      const uint32_t part = i % 4;
+      const uint32_t rest = i / 4 / p.words;
+      const uint32_t word = i / 4 - rest * p.words;
+      const uint32_t pair = rest / p.blocks;
+      const uint32_t keys = rest - pair * p.blocks;
       uint32_t own[4] = {0, 0, 0, 0};
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
-        const int query = word * 32 + j / 2 * 8 + part * 2 + j % 2;
-        const uint32_t four =
-            kept((static_cast<uint64_t>(pair) * p.queries + query) * p.blocks + keys);
-#pragma unroll
-        for (int k = 0; k < 4; ++k) own[k] |= (four >> k & 1) << j;
+        const uint32_t query = word * 32 + j / 2 * 8 + part * 2 + j % 2;
+        const uint4 numbers = random.block((pair * p.queries + query) * p.blocks + keys);
+        own[0] |= numbers.x <= p.most ? 1u << j : 0u;
+        own[1] |= numbers.y <= p.most ? 1u << j : 0u;
+        own[2] |= numbers.z <= p.most ? 1u << j : 0u;
+        own[3] |= numbers.w <= p.most ? 1u << j : 0u;
       }
       auto* const bytes = reinterpret_cast<uint8_t*>(p.bits);
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
-        const int key = keys * 4 + k;
+        const uint32_t key = keys * 4 + k;
         if (key >= p.rows) break;
-        bytes[((pair * p.rows + key) * p.words + word) * 4 + part] = static_cast<uint8_t>(own[k]);
+        bytes[(int64_t{pair * p.rows + key} * p.words + word) * 4 + part] =
+            static_cast<uint8_t>(own[k] & p.allowed);
       }
     } else {
-      const int word = static_cast<int>(i % p.words);
-      const int64_t row = i / p.words;
+      const uint32_t row = i / p.words;
+      const uint32_t word = i - row * p.words;
       uint32_t own = 0;
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
-        const uint32_t four = kept(static_cast<uint64_t>(row) * p.blocks + word * 8 + j);
-        own |= (four & 3) << (j % 2 * 16 + j / 2 * 2);
-        own |= (four >> 2) << (j % 2 * 16 + 8 + j / 2 * 2);
+        const uint4 numbers = random.block(row * p.blocks + word * 8 + j);
+        const int bit = j % 2 * 16 + j / 2 * 2;
+        own |= numbers.x <= p.most ? 1u << bit : 0u;
+        own |= numbers.y <= p.most ? 2u << bit : 0u;
+        own |= numbers.z <= p.most ? 256u << bit : 0u;
+        own |= numbers.w <= p.most ? 512u << bit : 0u;
       }
-      p.bits[row * p.words + word] = own;
+      p.bits[i] = own & p.allowed;
     }
   }
 }
@@ -148,17 +151,22 @@ Bits mask_bits(mt_ctx& ctx, const sdk::TensorView& mask, bool of_keys, int colum
 namespace {
 
 Bits draw(mt_ctx& ctx, const Dropout& dropout, DrawBits p, bool of_keys, int padded) {
-  p.limit = static_cast<uint32_t>(
+  // The upper 24 bits of a number are its value, in units of 2^-24.
+  const auto limit = static_cast<uint32_t>(
       std::ceil(static_cast<double>(static_cast<float>(1 - dropout.p)) * 0x1p24));
-  p.rows = of_keys ? dropout.keys : dropout.queries;
-  p.queries = dropout.queries;
-  p.blocks = (dropout.keys + 3) / 4;
-  p.words = padded / 32;
+  p.most = limit * 256 - 1;
+  p.allowed = limit == 0 ? 0 : ~uint32_t{0};
+  p.rows = static_cast<uint32_t>(of_keys ? dropout.keys : dropout.queries);
+  p.queries = static_cast<uint32_t>(dropout.queries);
+  p.blocks = static_cast<uint32_t>((dropout.keys + 3) / 4);
+  p.words = static_cast<uint32_t>(padded / 32);
   const int64_t row = p.words, head = row * p.rows, pairs = dropout.batch * dropout.heads;
-  p.bits = scratch<uint32_t>(ctx, pairs * head);
   const int64_t total = of_keys ? pairs * p.blocks * row * 4 : pairs * head;
+  // Only with a few queries or keys, which are padded, are there so many.
+  if (std::max(total, pairs * p.queries * p.blocks) > INT32_MAX) throw sdk::Declined{};
+  p.bits = scratch<uint32_t>(ctx, pairs * head);
   launch(ctx, "attention_dropout", of_keys ? draw_bits<true> : draw_bits<false>,
-         grid_for(ctx, total, 128), p, total);
+         grid_for(ctx, total, 128), p, static_cast<uint32_t>(total));
   return {p.bits, head * dropout.heads, head, row};
 }
 

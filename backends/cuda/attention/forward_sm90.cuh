@@ -214,6 +214,7 @@ struct Rows {
     return bit_words[r][k / 4] >> (k % 4 * 2 + c) & 1;
   }
   __device__ void hide() {
+    if (all_set(bit_words)) return;
 #pragma unroll
     for (int i = 0; i < S::kKeys / 2; ++i) {
       if (!bit(i / 4, i / 2 % 2, i % 2)) scores[i] = -INFINITY;

@@ -64,12 +64,17 @@ __device__ __forceinline__ Part part_of(const Table& table) {
 class Lists {
  public:
   // Throws sdk::Declined if the tensors of a parameter are not dense in the same order or differ in
-  // type.
-  explicit Lists(std::initializer_list<mt_tensor_list> lists) : lists_(lists) {
+  // type; those in `others`, which follow the lists, have a type of their own, the same for all.
+  explicit Lists(std::initializer_list<mt_tensor_list> lists,
+                 std::initializer_list<mt_tensor_list> others = {})
+      : lists_(lists) {
+    const size_t count = lists_.size();
+    lists_.insert(lists_.end(), others);
     for (int64_t i = 0; i < size(); ++i) {
-      for (const mt_tensor_list& list : lists_) {
-        const sdk::TensorView own = list.data[i];
-        if (!sdk::same_dtype(own.dtype(), first(i).dtype()) || !alike(own, first(i))) {
+      for (size_t k = 0; k < lists_.size(); ++k) {
+        const sdk::TensorView own = lists_[k].data[i];
+        const sdk::TensorView like = k < count ? first(i) : lists_[count].data[0];
+        if (!sdk::same_dtype(own.dtype(), like.dtype()) || !alike(own, first(i))) {
           throw sdk::Declined{};
         }
       }

@@ -113,9 +113,12 @@ struct Adam {
     auto& [parameter, mean, square] = reinterpret_cast<W(&)[3]>(at);
     const W gradient = decayed(n.scale * at[kLists - 1], n.decay, parameter);
     mean += n.rate1 * (gradient - mean);
-    square = n.keep2 * square + n.rate2 * (gradient * gradient);
-    W under = square;
-    if constexpr (kLargest) {
+    W under;
+    if constexpr (!kLargest) {
+      square += n.rate2 * (gradient * gradient - square);
+      under = square;
+    } else {
+      square = n.keep2 * square + n.rate2 * (gradient * gradient);
       at[3] = at[3] >= square || at[3] != at[3] ? at[3] : square;  // propagates NaN
       under = at[3];
     }
@@ -223,75 +226,115 @@ struct Clip {
 
 // ---- the kernel
 
-template <class T, class Rule, int kTensors>
+// The lists of a kernel in its order: those of the rule, of type T, and, unless L is T, the
+// parameters rounded to L. Then the gradients, the last list of the rule, are of type L, too.
+template <class T, class L, class Rule>
+struct ListsOf {
+  static constexpr bool kRounds = !std::is_same_v<T, L>;
+  static constexpr int kRule = Rule::kLists, kWritten = Rule::kWritten;
+  static constexpr int kWide = kRule - kRounds;  // lists of T
+  static constexpr int kAll = kRule + kRounds;
+};
+
+template <class T, class L, class Rule, int kTensors>
 __global__ void __launch_bounds__(kListThreads)
-    step_all(const __grid_constant__ Table<Rule::kLists, kTensors> table,
+    step_all(const __grid_constant__ Table<ListsOf<T, L, Rule>::kAll, kTensors> table,
              const __grid_constant__ Rule rule) {
   using W = Wide<T>;
-  constexpr int kLists = Rule::kLists;
+  using Its = ListsOf<T, L, Rule>;
+  constexpr int kRun = kPack<T>;
+  using Run = Pack<T, kRun>;
+  using Short = Pack<L, kRun>;
   __shared__ typename Rule::Numbers shared;
   if (threadIdx.x == 0) shared = rule.numbers();
   const Part part = part_of<T>(table);
   const int n = part.n;
-  T* lists[kLists];
+  T* lists[Its::kWide];
   uintptr_t addresses = 0;
 #pragma unroll
-  for (int k = 0; k < kLists; ++k) {
+  for (int k = 0; k < Its::kWide; ++k) {
     lists[k] = static_cast<T*>(table.data[k][part.tensor]) + part.begin;
     addresses |= reinterpret_cast<uintptr_t>(lists[k]);
+  }
+  [[maybe_unused]] const L* gradients = nullptr;
+  [[maybe_unused]] L* rounded = nullptr;
+  if constexpr (Its::kRounds) {
+    gradients = static_cast<const L*>(table.data[Its::kWide][part.tensor]) + part.begin;
+    rounded = static_cast<L*>(table.data[Its::kRule][part.tensor]) + part.begin;
+    const uintptr_t both =
+        reinterpret_cast<uintptr_t>(gradients) | reinterpret_cast<uintptr_t>(rounded);
+    addresses |= both * (sizeof(Run) / sizeof(Short));  // these need less alignment
   }
   __syncthreads();
   const typename Rule::Numbers numbers = shared;
   if constexpr (requires { rule.changes(numbers); }) {
     if (!rule.changes(numbers)) return;
   }
-  constexpr int kRun = kPack<T>;
-  using Run = Pack<T, kRun>;
   int done = 0;
-  if (addresses % 16 == 0) {
+  if (addresses % sizeof(Run) == 0) {
     constexpr int kStep = kListThreads * kRun;
     const int whole = n / kRun * kRun;
     for (int base = threadIdx.x * kRun; base < whole; base += kStep * kUnroll) {
-      Run runs[kUnroll][kLists];
+      Run runs[kUnroll][Its::kWide];
+      [[maybe_unused]] Short shorts[kUnroll];  // gradients, then rounded parameters
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
-        if (base + u * kStep >= whole) break;
+        const int at = base + u * kStep;
+        if (at >= whole) break;
 #pragma unroll
-        for (int k = 0; k < kLists; ++k) {
-          runs[u][k] = *reinterpret_cast<const Run*>(lists[k] + base + u * kStep);
+        for (int k = 0; k < Its::kWide; ++k) {
+          runs[u][k] = *reinterpret_cast<const Run*>(lists[k] + at);
         }
+        if constexpr (Its::kRounds) shorts[u] = *reinterpret_cast<const Short*>(gradients + at);
       }
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
-        if (base + u * kStep >= whole) break;
+        const int first = base + u * kStep;
+        if (first >= whole) break;
 #pragma unroll
         for (int e = 0; e < kRun; ++e) {
-          W at[kLists];
+          W at[Its::kRule];
 #pragma unroll
-          for (int k = 0; k < kLists; ++k) at[k] = widen(runs[u][k].at[e]);
+          for (int k = 0; k < Its::kWide; ++k) at[k] = widen(runs[u][k].at[e]);
+          if constexpr (Its::kRounds) at[Its::kRule - 1] = widen(shorts[u].at[e]);
           rule.apply(numbers, at);
 #pragma unroll
-          for (int k = 0; k < Rule::kWritten; ++k) runs[u][k].at[e] = convert<T>(at[k]);
+          for (int k = 0; k < Its::kWritten; ++k) runs[u][k].at[e] = convert<T>(at[k]);
+          if constexpr (Its::kRounds) shorts[u].at[e] = convert<L>(at[0]);
         }
 #pragma unroll
-        for (int k = 0; k < Rule::kWritten; ++k) {
-          *reinterpret_cast<Run*>(lists[k] + base + u * kStep) = runs[u][k];
+        for (int k = 0; k < Its::kWritten; ++k) {
+          *reinterpret_cast<Run*>(lists[k] + first) = runs[u][k];
         }
+        if constexpr (Its::kRounds) *reinterpret_cast<Short*>(rounded + first) = shorts[u];
       }
     }
     done = whole;
   }
   for (int i = done + threadIdx.x; i < n; i += kListThreads) {
-    W at[kLists];
+    W at[Its::kRule];
 #pragma unroll
-    for (int k = 0; k < kLists; ++k) at[k] = widen(lists[k][i]);
+    for (int k = 0; k < Its::kWide; ++k) at[k] = widen(lists[k][i]);
+    if constexpr (Its::kRounds) at[Its::kRule - 1] = widen(gradients[i]);
     rule.apply(numbers, at);
 #pragma unroll
-    for (int k = 0; k < Rule::kWritten; ++k) lists[k][i] = convert<T>(at[k]);
+    for (int k = 0; k < Its::kWritten; ++k) lists[k][i] = convert<T>(at[k]);
+    if constexpr (Its::kRounds) rounded[i] = convert<L>(at[0]);
   }
 }
 
 // ---- the calls
+
+// Launches the rule for the tensors `which`, whose elements are T; of `others`, L.
+template <class T, class L, class Rule>
+void step_type(mt_ctx& ctx, const char* name, const Lists& lists, const std::vector<int64_t>& which,
+               const Rule& rule) {
+  constexpr int kAll = ListsOf<T, L, Rule>::kAll;
+  for_each_table<T, kAll>(lists, which,
+                          [&]<int kTensors>(const Table<kAll, kTensors>& table, const Grid& grid) {
+                            launch(ctx, name, step_all<T, L, Rule, kTensors>, grid, table, rule);
+                          });
+}
 
 // `make(tag)` returns the rule for elements of a type. There is one launch for each type.
 template <class Make>
@@ -299,14 +342,27 @@ void step(mt_ctx& ctx, const char* name, const Lists& lists, Make&& make) {
   for_each_type(lists, [&](mt_dtype dtype, const std::vector<int64_t>& which) {
     visit_floating(dtype, [&](auto tag) {
       using T = typename decltype(tag)::type;
-      const auto rule = make(tag);
-      using Rule = std::decay_t<decltype(rule)>;
-      for_each_table<T, Rule::kLists>(
-          lists, which,
-          [&]<int kTensors>(const Table<Rule::kLists, kTensors>& table, const Grid& grid) {
-            launch(ctx, name, step_all<T, Rule, kTensors>, grid, table, rule);
-          });
+      step_type<T, T>(ctx, name, lists, which, make(tag));
     });
+  });
+}
+
+// The same for float32 parameters that are also rounded to a 16-bit type, that of the gradients.
+template <class Make>
+void step_and_round(mt_ctx& ctx, const char* name, const Lists& lists, mt_dtype lower,
+                    Make&& make) {
+  for (int64_t i = 0; i < lists.size(); ++i) {
+    if (!sdk::same_dtype(lists.first(i).dtype(), sdk::dtype_of<float>)) throw sdk::Declined{};
+  }
+  visit_floating(lower, [&](auto tag) {
+    using L = typename decltype(tag)::type;
+    if constexpr (is_half<L>) {
+      for_each_type(lists, [&](mt_dtype, const std::vector<int64_t>& which) {
+        step_type<float, L>(ctx, name, lists, which, make(sdk::TypeTag<float>{}));
+      });
+    } else {
+      throw sdk::Declined{};
+    }
   });
 }
 
@@ -316,6 +372,16 @@ void adam_steps_(mt_ctx& ctx, const mt_args_adam_steps_& args) {
         Number(args.lr), Number(args.step), args.beta1,          args.beta2,
         args.eps,        args.weight_decay, args.decoupled != 0, args.maximize != 0};
   };
+  if (args.rounded.size != 0) {
+    // With amsgrad, each parameter is converted by itself.
+    if (args.max_exp_avg_sqs.size != 0) throw sdk::Declined{};
+    step_and_round(
+        ctx, "adam_steps_",
+        Lists({args.self, args.exp_avgs, args.exp_avg_sqs}, {args.gradients, args.rounded}),
+        TensorView(args.rounded.data[0]).dtype(),
+        [&](auto tag) { return make(tag, std::false_type{}); });
+    return;
+  }
   if (args.max_exp_avg_sqs.size == 0) {
     step(ctx, "adam_steps_", Lists({args.self, args.exp_avgs, args.exp_avg_sqs, args.gradients}),
          [&](auto tag) { return make(tag, std::false_type{}); });

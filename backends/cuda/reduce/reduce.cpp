@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cmath>
 #include <cstdlib>
 #include <memory>
 #include <span>
@@ -194,7 +195,9 @@ class Variant {
     }
 
     // Returns how many blocks share a reduction: enough to fill the device once, or a few times if
-    // that leaves less of it idle. Depends only on the device, the kernel and the shapes.
+    // that leaves less of it idle, but not so many that the last block, which merges their states,
+    // takes longer than the others. A merge takes some four times as long as the push of a run.
+    // Depends only on the device, the kernel and the shapes.
     int64_t splits(Function function) const {
       constexpr int64_t kMostWaves = 4;
       const int64_t resident = int64_t{properties(ctx.device.index).multiprocessors} *
@@ -211,7 +214,9 @@ class Variant {
           used = share;
         }
       }
-      return std::min(best, reduced.numel() / (2 * threads_along * kReduceUnroll));
+      const auto balanced =
+          static_cast<int64_t>(std::sqrt(static_cast<double>(reduced.numel()) / 4));
+      return std::min({best, balanced, reduced.numel() / (2 * threads_along * kReduceUnroll)});
     }
 
     void write_scalars(Params& params) const {

@@ -312,6 +312,37 @@ TEST(MasterWeights, AreSavedAndLoaded) {
             values(first.state_dict().at("parameter0.master_weight")));
 }
 
+// Parameters of several types in one group, and the same steps in float32.
+TEST(MasterWeights, AreRoundedToTheParameters) {
+  const std::vector<ScalarType> types = {kBFloat16, kFloat32, kFloat16, kBFloat16};
+  const auto steps = [&](const AdamWArgs& options) {
+    std::vector<Tensor> mixed, wide;
+    for (size_t i = 0; i < types.size(); ++i) {
+      mixed.push_back(start({static_cast<int64_t>(3 + i)}, types[i]));
+      wide.push_back(mixed[i].detach().to(kFloat32).requires_grad_());
+    }
+    AdamW of_mixed(mixed, options), of_wide(wide, options);
+    for (int t = 1; t <= 5; ++t) {
+      give_gradients(wide, t);
+      for (size_t i = 0; i < types.size(); ++i) {
+        Tensor(mixed[i]).set_grad(wide[i].grad().to(types[i]));
+        wide[i].grad().copy_(mixed[i].grad());
+      }
+      of_mixed.step();
+      of_wide.step();
+    }
+    const TensorMap state = of_mixed.state_dict();
+    for (size_t i = 0; i < types.size(); ++i) {
+      EXPECT_EQ(values(mixed[i]), values(wide[i].detach().to(types[i]))) << i;
+      if (types[i] == kFloat32) continue;
+      EXPECT_EQ(values(state.at("parameter" + std::to_string(i) + ".master_weight")),
+                values(wide[i]));
+    }
+  };
+  steps({.lr = 1e-2, .weight_decay = 0.1});
+  steps({.lr = 1e-2, .amsgrad = true});
+}
+
 TEST(MasterWeights, FollowChangesOfTheParameter) {
   const Tensor p = ones({2}, kBFloat16).requires_grad_();
   SGD sgd({p}, {.lr = 1e-3});

@@ -57,6 +57,7 @@ class AdamOf final : public OptimizerWith<Options> {
  private:
   void check(const Args& options) const override;
   void update(const Optimizer::Batch& batch) override;
+  bool rounds() const override { return true; }
 };
 extern template class AdamOf<AdamOptions, false>;
 extern template class AdamOf<AdamWOptions, true>;

@@ -176,11 +176,14 @@ class Optimizer {
     size_t group;
     Operand lr;
     bool converted;  // whether parameters or state are stored in another type than they are updated
+    bool rounds;     // whether the update also writes the parameters, see `rounded`
     std::vector<Slot*> slots = {};
     std::vector<Tensor> parameters = {};  // or their master weights
-    std::vector<Tensor> gradients = {};   // of the parameters' types
-    Operand step = {};                    // including this one
-    bool first = false;                   // whether this is the first step
+    std::vector<Tensor> gradients = {};   // of the parameters' types, or of `rounded`
+    // If `rounds`, the parameters of these master weights, which receive the new values; or empty.
+    std::vector<Tensor> rounded = {};
+    Operand step = {};   // including this one
+    bool first = false;  // whether this is the first step
     // Tensors in the type of the update, and where they are stored.
     mutable std::vector<std::pair<Tensor, Tensor>> conversions = {};
     // Returns state i of each slot, of the parameter's type, creating it with the given value if
@@ -208,6 +211,8 @@ class Optimizer {
 
   // Updates the parameters of a batch. Called under NoGradGuard.
   virtual void update(const Batch& batch) = 0;
+  // Whether update() writes Batch::rounded, and takes gradients of that type.
+  virtual bool rounds() const { return false; }
   // Throws Error(kValue) if the options are of another optimizer, or if one has no meaning.
   virtual void check_options(const OptimizerOptions& options) const = 0;
   [[noreturn]] void refuse_options() const;
