@@ -265,6 +265,72 @@ TEST(Complex, StridedAndBroadcastOperandsOfAnySize) {
   }
 }
 
+TEST(Complex, ResultsMayBeOperandsOfSeveralSteps) {
+  for (const ScalarType type : {kComplex64, kComplex128}) {
+    const double tolerance = type == kComplex64 ? 1e-5 : 1e-13;
+    for (const int64_t n : {1, 5, 31, 256, 300, 9000}) {
+      const Tensor a = randn({n}, type);
+      const Tensor b = randn({n}, type);
+      const Tensor expected = a + 2i * (a * b);
+      Tensor in_place = a.clone();
+      addcmul_(in_place, in_place, b, 2i);
+      EXPECT_TRUE(allclose(in_place, expected, tolerance, tolerance)) << n;
+      const Tensor scaled = a.clone();
+      scaled.mul_(scaled);
+      EXPECT_TRUE(allclose(scaled, a * a, tolerance, tolerance)) << n;
+    }
+  }
+}
+
+TEST(Complex, ExponentialsOfSpecialValuesAreTheStandardLibrarys) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const std::vector<double> parts = {0,    -0.0, 1,   -1,   0.5, 79,   85,  -95, 120,         -120,
+                                     -750, 705,  720, 1e10, inf, -inf, 1e3, -4,  std::nan("")};
+  Numbers points;
+  for (const double re : parts) {
+    for (const double im : parts) points.push_back({re, im});
+  }
+  const auto agrees = [](double found, double expected, double tolerance) {
+    if (std::isnan(expected)) return std::isnan(found);
+    if (expected == 0 || std::isinf(expected)) return found == expected;
+    return std::abs(found - expected) <= tolerance * std::abs(expected);
+  };
+  const Numbers wide = numbers(exp(tensor(points, kComplex128)));
+  const Numbers narrow = numbers(exp(tensor(points, kComplex64)));
+  for (size_t i = 0; i < points.size(); ++i) {
+    const Z z = std::exp(points[i]);
+    const C c = std::exp(C(points[i]));
+    EXPECT_TRUE(agrees(wide[i].real(), z.real(), 1e-14) && agrees(wide[i].imag(), z.imag(), 1e-14))
+        << points[i] << ": " << wide[i] << ", expected " << z;
+    EXPECT_TRUE(agrees(narrow[i].real(), c.real(), 1e-6) &&
+                agrees(narrow[i].imag(), c.imag(), 1e-6))
+        << points[i] << ": " << narrow[i] << ", expected " << c;
+  }
+}
+
+TEST(Complex, SumsOfRowsOfAnyLength) {
+  for (const int64_t n : {1, 2, 3, 15, 16, 17, 127, 1023, 1024, 1025, 5000, 70001}) {
+    const Tensor x = randn({3, n}, kComplex64);
+    const Numbers all = numbers(x);
+    Numbers sums(3);
+    for (int64_t i = 0; i < 3 * n; ++i)
+      sums[static_cast<size_t>(i / n)] += all[static_cast<size_t>(i)];
+    const double error = 2e-6 * std::sqrt(static_cast<double>(n));
+    const Numbers found = numbers(x.sum({1}));
+    for (size_t r = 0; r < 3; ++r) EXPECT_LE(std::abs(found[r] - sums[r]), error) << n;
+    EXPECT_LE(std::abs(x.sum().item<Z>() - sums[0] - sums[1] - sums[2]), 3 * error) << n;
+    // Rows that begin at odd places.
+    const Numbers tails = numbers(narrow(x, 1, n / 3, n - n / 3).sum({1}));
+    for (size_t r = 0; r < 3; ++r) {
+      Z sum = 0;
+      for (int64_t i = n / 3; i < n; ++i) {
+        sum += all[r * static_cast<size_t>(n) + static_cast<size_t>(i)];
+      }
+      EXPECT_LE(std::abs(tails[r] - sum), error) << n;
+    }
+  }
+}
+
 TEST(Complex, SpecialValues) {
   const double inf = std::numeric_limits<double>::infinity();
   const double nan = std::nan("");

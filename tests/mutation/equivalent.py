@@ -23,6 +23,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ): "the records of these folds promote integers to floats",
     ("program.cpp", "int64_t count_ = 0;", "int64_t count_ = 1;"): "reset() sets it before each use",
     (
+        "windows.cpp",
+        "count = h * w == 0 ? 0 : tensor.numel() / (h * w);",
+        "count = h * w == 0 ? 1 : tensor.numel() / (h * w);",
+    ): "the count is multiplied by h * w",
+    (
         "node_ops.cpp",
         "bool apart(int64_t mod, int64_t b) { return mod != 0 && (b < 0) != (mod < 0); }",
         "bool apart(int64_t mod, int64_t b) { return mod != 0 && (b < 0) != (mod < 1); }",

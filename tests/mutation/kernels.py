@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Tests that `mytorch check` finds wrong kernels.
 
-    python3 tests/mutation/kernels.py [--build build/release] [--count 300] [--seed 0] [--skip 0] [--jobs 2]
+    python3 tests/mutation/kernels.py [--build build/release] [--count 300] [--seed 0] [--skip 0] [--until N]
+                                      [--jobs 2]
 
 Makes random mutants of the kernels of examples/backend-npu: operators exchanged, comparisons flipped, constants
 changed by one, conditions negated, statements dropped, indices off by one, strides ignored. Compiles the mutated file,
@@ -9,7 +10,7 @@ links it with the others, and runs `mytorch check` on the operators that the mut
 passes has survived, unless EQUIVALENT says why it computes the same. Prints survivors with their change, and the share
 that was found. The exit status is 1 if it is below 98 %.
 
---skip leaves out the first mutants of the seed's order, so that several runs share the work.
+--skip and --until choose mutants by their number in the seed's order, so that several runs share the work.
 """
 
 from __future__ import annotations
@@ -305,6 +306,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--skip", type=int, default=0)
+    parser.add_argument("--until", type=int)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", help="only functions of this name")
     given = parser.parse_args()
@@ -320,7 +322,7 @@ def main() -> int:
     counts = {"found": 0, "survived": 0, "equivalent": 0, "does not compile": 0}
     survivors: list[str] = []
     lock = threading.Lock()
-    left = iter(list(enumerate(mutants))[given.skip :])
+    left = iter(list(enumerate(mutants))[given.skip : given.until])
 
     def work(_: int) -> None:
         while True:

@@ -5,7 +5,21 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "backends/cpu-fftw/common/library.h"
+
 namespace mytorch::fftw {
+
+// Transposes a tile: to[c * to_step + r] = from[r * from_step + c].
+template <class T>
+void turn_tile(const T* from, int64_t from_step, int64_t rows, int64_t columns, T* to,
+               int64_t to_step) {
+  for (int64_t c = 0; c < columns; ++c) {
+    for (int64_t r = 0; r < rows; ++r) to[c * to_step + r] = from[r * from_step + c];
+  }
+}
+// In vectors.
+void turn_tile(const Complex<float>* from, int64_t from_step, int64_t rows, int64_t columns,
+               Complex<float>* to, int64_t to_step);
 
 // Neighbors in memory are loaded and stored together. The processor does not foresee accesses that
 // are pages apart, so elements of later steps are fetched here, kLine steps at once.
@@ -28,9 +42,7 @@ void load(const T* from, int64_t step, int64_t next, int64_t size, int64_t count
       for (int64_t j = k + kAhead; j < std::min(k + kAhead + kLine, size); ++j) {
         fetch<false>(from + j * step, count);
       }
-      for (int64_t i = 0; i < count; ++i) {
-        for (int64_t j = 0; j < kLine; ++j) rows[i * pitch + k + j] = from[(k + j) * step + i];
-      }
+      turn_tile(from + k * step, step, kLine, count, rows + k, pitch);
     }
     for (; k < size; ++k) {
       for (int64_t i = 0; i < count; ++i) rows[i * pitch + k] = from[k * step + i];
@@ -58,9 +70,7 @@ void store(const T* rows, int64_t pitch, T* to, int64_t step, int64_t next, int6
       for (int64_t j = k + kAhead; j < std::min(k + kAhead + kLine, size); ++j) {
         fetch<true>(to + j * step, count);
       }
-      for (int64_t i = 0; i < count; ++i) {
-        for (int64_t j = 0; j < kLine; ++j) to[(k + j) * step + i] = rows[i * pitch + k + j];
-      }
+      turn_tile(rows + k, pitch, count, kLine, to + k * step, step);
     }
     for (; k < size; ++k) {
       for (int64_t i = 0; i < count; ++i) to[k * step + i] = rows[i * pitch + k];

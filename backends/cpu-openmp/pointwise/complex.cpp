@@ -4,11 +4,13 @@
 #include <array>
 #include <complex>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "backends/cpu-openmp/common/loop.h"
 #include "backends/cpu-openmp/pointwise/complex_nodes.h"
 #include "mytorch/backend/error.h"
 #include "mytorch/backend/iterate.h"
@@ -19,37 +21,31 @@
 namespace mytorch::cpu {
 namespace {
 
-constexpr int kMaxOperands = 16;
 constexpr int kMaxNodes = 64;
 constexpr int64_t kGrain = 2048;  // elements
-
-using Loop = sdk::StridedLoop<kMaxOperands>;
+constexpr int64_t kTileSize = 256;
+constexpr int64_t kUnit = 8;  // elements of at least a cache line
 
 // Reads n elements, `step` bytes apart, into a tile.
 template <class T>
-using Load = void (*)(const char* from, int64_t step, ComplexTile<T> to, int64_t n);
+using Load = void (*)(const char* from, int64_t step, T* to, int64_t n);
 template <class T>
-using Store = void (*)(ComplexTile<T> from, char* to, int64_t step, int64_t n);
+using Store = void (*)(const T* from, char* to, int64_t step, int64_t n);
 
 template <class T, class Part>
-void load_complex(const char* from, int64_t step, ComplexTile<T> to, int64_t n) {
-  if constexpr (std::is_same_v<T, Part>) {
-    if (step == 2 * int64_t{sizeof(Part)}) {
-      return complex_vector_fns<T>().load(reinterpret_cast<const T*>(from), to, n);
-    }
-  }
+void load_complex(const char* from, int64_t step, T* to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     const auto* parts = reinterpret_cast<const Part*>(from + i * step);
-    to.re[i] = static_cast<T>(parts[0]);
-    to.im[i] = static_cast<T>(parts[1]);
+    to[2 * i] = static_cast<T>(parts[0]);
+    to[2 * i + 1] = static_cast<T>(parts[1]);
   }
 }
 
 template <class T, class From>
-void load_real(const char* from, int64_t step, ComplexTile<T> to, int64_t n) {
+void load_real(const char* from, int64_t step, T* to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
-    to.re[i] = sdk::convert<T>(*reinterpret_cast<const From*>(from + i * step));
-    to.im[i] = 0;
+    to[2 * i] = sdk::convert<T>(*reinterpret_cast<const From*>(from + i * step));
+    to[2 * i + 1] = 0;
   }
 }
 
@@ -62,24 +58,19 @@ Load<T> loader(mt_dtype dtype) {
 }
 
 template <class T, class Part>
-void store_complex(ComplexTile<T> from, char* to, int64_t step, int64_t n) {
-  if constexpr (std::is_same_v<T, Part>) {
-    if (step == 2 * int64_t{sizeof(Part)}) {
-      return complex_vector_fns<T>().store(from, reinterpret_cast<T*>(to), n);
-    }
-  }
+void store_complex(const T* from, char* to, int64_t step, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     auto* parts = reinterpret_cast<Part*>(to + i * step);
-    parts[0] = static_cast<Part>(from.re[i]);
-    parts[1] = static_cast<Part>(from.im[i]);
+    parts[0] = static_cast<Part>(from[2 * i]);
+    parts[1] = static_cast<Part>(from[2 * i + 1]);
   }
 }
 
 // The real parts: of a real or bool result, or the gradient of a real operand.
 template <class T, class To>
-void store_real(ComplexTile<T> from, char* to, int64_t step, int64_t n) {
+void store_real(const T* from, char* to, int64_t step, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
-    *reinterpret_cast<To*>(to + i * step) = sdk::convert<To>(from.re[i]);
+    *reinterpret_cast<To*>(to + i * step) = sdk::convert<To>(from[2 * i]);
   }
 }
 
@@ -101,18 +92,22 @@ ComplexLoop<T> find_loop(std::string_view name) {
   return find_complex_function<T>(name);
 }
 
+template <class T>
+void fill(T* to, int64_t n, T real, T imaginary) {
+  for (int64_t i = 0; i < 2 * n; i += 2) {
+    to[i] = real;
+    to[i + 1] = imaginary;
+  }
+}
+
 // The tiles of one thread, on its stack.
 template <class T>
 class Tiles {
  public:
-  explicit Tiles(size_t count) { std::fill_n(memory_, count * 2 * kComplexTile, T(0)); }
-  ComplexTile<T> operator[](size_t i) {
-    T* const re = memory_ + i * 2 * kComplexTile;
-    return {re, re + kComplexTile};
-  }
+  T* operator[](size_t i) { return memory_ + i * 2 * kTileSize; }
 
  private:
-  alignas(64) T memory_[kMaxNodes * 2 * kComplexTile];
+  alignas(64) T memory_[kMaxNodes * 2 * kTileSize];
 };
 
 template <class T>
@@ -145,97 +140,162 @@ class ComplexProgram {
   }
 
   void run(mt_ctx& ctx, const void* args) const {
-    std::vector<Operand> operands;  // the outputs first: they determine the order
-    std::vector<sdk::TensorView> tensors;
+    Call call;
+    call.args = args;
+    std::array<sdk::TensorView, kMaxOperands> tensors;  // the outputs determine the order
     for (const mt_program_output& output : outputs_) {
       const sdk::TensorView tensor = sdk::tensor_at(args, output.offset);
       if (!tensor) continue;
-      operands.push_back({places_[static_cast<size_t>(output.node)], tensor.data<char>(), nullptr,
-                          storer<T>(tensor.dtype())});
-      tensors.push_back(tensor);
+      tensors[static_cast<size_t>(call.count)] = tensor;
+      call.operands[call.count++] = {place(output.node), tensor.data<char>(), nullptr,
+                                     storer<T>(tensor.dtype()), is_exact(tensor.dtype())};
     }
-    if (operands.empty()) return;
-    const size_t num_outputs = operands.size();
+    if (call.count == 0) return;
+    call.num_outputs = call.count;
     for (const int32_t i : inputs_) {
       const mt_node& node = nodes_[static_cast<size_t>(i)];
       const sdk::TensorView tensor = sdk::tensor_at(args, node.offset);
-      operands.push_back(
-          {i, tensor.data<char>(),
-           node.type == MT_TYPE_BOOL ? bool_loader(tensor.dtype()) : loader<T>(tensor.dtype()),
-           nullptr});
-      tensors.push_back(tensor);
+      if (node.type == MT_TYPE_BOOL && !sdk::is_bool(tensor.dtype())) throw sdk::Declined{};
+      tensors[static_cast<size_t>(call.count)] = tensor;
+      call.operands[call.count++] = {static_cast<size_t>(i), tensor.data<char>(),
+                                     loader<T>(tensor.dtype()), nullptr, is_exact(tensor.dtype())};
     }
-    const std::span<const int64_t> shape = tensors[0].shape();
-    std::vector<int64_t> strides(tensors.size() * std::max<size_t>(shape.size(), 1));
-    std::array<const int64_t*, kMaxOperands> pointers{};
-    for (size_t k = 0; k < tensors.size(); ++k) {
-      int64_t* const own = strides.data() + k * shape.size();
-      sdk::broadcast_strides(tensors[k], shape, own);
-      pointers[k] = own;
+    const auto used = std::span(tensors).first(static_cast<size_t>(call.count));
+    if (is_line(used)) {
+      call.loop.set_line(tensors[0].numel(), call.count);
+      for (int k = 0; k < call.count; ++k) {
+        call.loop.set_stride(k, 0, used[static_cast<size_t>(k)].itemsize());
+      }
+    } else {
+      set_loop(call.loop, tensors[0].shape(), used);
     }
-    Loop loop;
-    loop.collapse(shape, std::span(pointers.data(), tensors.size()));
-    for (size_t k = 0; k < tensors.size(); ++k) {
-      loop.scale(static_cast<int>(k), tensors[k].itemsize());
-    }
-    sdk::parallel_for(ctx, 0, loop.numel(), kGrain, [&](int64_t begin, int64_t end) noexcept {
-      run_range(loop, operands, num_outputs, args, begin, end);
-    });
+    // The last step may write the result in place, because all operands have been read.
+    const int32_t root = outputs_[0].node;
+    call.writes = outputs_.size() == 1 && !steps_.empty() &&
+                  place(root) == place(steps_.back().node) && is_direct(call, 0);
+    call.whole = call.writes && steps_.size() == 1 && constants_.empty();
+    for (int k = call.num_outputs; k < call.count; ++k) call.whole &= is_direct(call, k);
+    const int64_t n = call.loop.numel();
+    sdk::parallel_for(ctx, 0, (n + kUnit - 1) / kUnit, kGrain / kUnit,
+                      [&](int64_t begin, int64_t end) noexcept {
+                        begin *= kUnit;
+                        end = std::min(end * kUnit, n);
+                        if (!call.whole) return run_tiles(call, begin, end);
+                        run_whole(call, begin, end);
+                      });
   }
 
  private:
   struct Operand {
-    int32_t node;
+    size_t node;
     char* data;
     Load<T> load;
     Store<T> store;
+    bool exact;  // of the type of the computation
+  };
+  struct Call {
+    const void* args;
+    Operand operands[kMaxOperands];  // the outputs first
+    int count = 0;
+    int num_outputs = 0;
+    Loop loop;
+    bool writes;  // the last step writes to the output
+    bool whole;   // there is one step, all of whose operands are in place
   };
   struct Step {
     int32_t node;
     ComplexLoop<T> loop;
   };
 
-  static void load_bool(const char* from, int64_t step, ComplexTile<T> to, int64_t n) {
-    load_real<T, bool>(from, step, to, n);
+  static bool is_exact(mt_dtype dtype) {
+    return sdk::is_complex(dtype) && dtype.bits == 16 * sizeof(T);
   }
-  static Load<T> bool_loader(mt_dtype dtype) {
-    if (!sdk::is_bool(dtype)) throw sdk::Declined{};
-    return &load_bool;
+  // Returns whether rows of the operand are contiguous and of the type of the computation.
+  static bool is_direct(const Call& call, int k) {
+    return call.operands[k].exact && call.loop.inner_stride(k) == 2 * int64_t{sizeof(T)};
+  }
+  static bool is_line(std::span<const sdk::TensorView> tensors) {
+    for (const sdk::TensorView& tensor : tensors) {
+      if (!tensor.is_contiguous() || !std::ranges::equal(tensor.shape(), tensors[0].shape())) {
+        return false;
+      }
+    }
+    return true;
   }
 
-  void run_range(const Loop& loop, const std::vector<Operand>& operands, size_t num_outputs,
-                 const void* args, int64_t begin, int64_t end) const {
-    Tiles<T> tiles(nodes_.size());
+  void run_step(const Step& step, T* const* values, T* to, int64_t n) const {
+    const mt_node& node = nodes_[static_cast<size_t>(step.node)];
+    const T* in[3] = {};
+    for (int a = 0; a < 3; ++a) {
+      if (node.a[a] >= 0) in[a] = values[place(node.a[a])];
+    }
+    step.loop(in, to, n);
+  }
+
+  void run_whole(const Call& call, int64_t begin, int64_t end) const {
+    T* values[kMaxNodes];
+    Cursor cursor(call.loop, begin);
+    for (int64_t i = begin; i < end;) {
+      const int64_t n = std::min(cursor.left(), end - i);
+      for (int k = call.num_outputs; k < call.count; ++k) {
+        values[call.operands[k].node] =
+            reinterpret_cast<T*>(call.operands[k].data + cursor.offset(k));
+      }
+      run_step(steps_[0], values, reinterpret_cast<T*>(call.operands[0].data + cursor.offset(0)),
+               n);
+      cursor.advance(n);
+      i += n;
+    }
+  }
+
+  void run_tiles(const Call& call, int64_t begin, int64_t end) const {
+    Tiles<T> tiles;
+    T* values[kMaxNodes];
+    for (size_t i = 0; i < nodes_.size(); ++i) values[i] = tiles[i];
     for (const int32_t i : constants_) {
       const mt_node& node = nodes_[static_cast<size_t>(i)];
       const auto value = std::string_view(node.op) == "const"
                              ? std::complex<double>(node.value)
-                             : sdk::complex_scalar_at<std::complex<double>>(args, node);
-      const ComplexTile<T> tile = tiles[static_cast<size_t>(i)];
-      std::fill_n(tile.re, kComplexTile, static_cast<T>(value.real()));
-      std::fill_n(tile.im, kComplexTile, static_cast<T>(value.imag()));
+                             : sdk::complex_scalar_at<std::complex<double>>(call.args, node);
+      fill(tiles[static_cast<size_t>(i)], kTileSize, static_cast<T>(value.real()),
+           static_cast<T>(value.imag()));
     }
-    sdk::StridedCursor<kMaxOperands> cursor(loop, begin);
+    const char* repeated[kMaxOperands] = {};  // the elements that tiles are filled with
+    Cursor cursor(call.loop, begin);
     for (int64_t i = begin; i < end;) {
-      const int64_t n = std::min({kComplexTile, cursor.left(), end - i});
-      // All inputs are read before an output is written, because an output may be an input.
-      for (size_t k = num_outputs; k < operands.size(); ++k) {
-        const int at = static_cast<int>(k);
-        operands[k].load(operands[k].data + cursor.offset(at), loop.inner_stride(at),
-                         tiles[static_cast<size_t>(operands[k].node)], n);
+      const int64_t n = std::min({kTileSize, cursor.left(), end - i});
+      for (int k = call.num_outputs; k < call.count; ++k) {
+        const Operand& operand = call.operands[k];
+        const char* const from = operand.data + cursor.offset(k);
+        const int64_t stride = call.loop.inner_stride(k);
+        if (is_direct(call, k)) {
+          values[operand.node] = reinterpret_cast<T*>(operand.data + cursor.offset(k));
+        } else if (stride != 0) {
+          operand.load(from, stride, tiles[operand.node], n);
+        } else if (from != repeated[k]) {
+          repeated[k] = from;
+          T parts[2];
+          operand.load(from, 0, parts, 1);
+          fill(tiles[operand.node], std::min(kTileSize, cursor.left()), parts[0], parts[1]);
+        }
       }
       for (const Step& step : steps_) {
-        const mt_node& node = nodes_[static_cast<size_t>(step.node)];
-        ComplexTile<T> in[3] = {};
-        for (int a = 0; a < 3; ++a) {
-          if (node.a[a] >= 0) in[a] = tiles[place(node.a[a])];
-        }
-        step.loop(in, tiles[static_cast<size_t>(step.node)], n);
+        const size_t node = static_cast<size_t>(step.node);
+        const bool last = call.writes && &step == &steps_.back();
+        char* const out = call.operands[0].data + cursor.offset(0);
+        run_step(step, values, last ? reinterpret_cast<T*>(out) : tiles[node], n);
       }
-      for (size_t k = 0; k < num_outputs; ++k) {
-        const int at = static_cast<int>(k);
-        operands[k].store(tiles[static_cast<size_t>(operands[k].node)],
-                          operands[k].data + cursor.offset(at), loop.inner_stride(at), n);
+      // Outputs are stored last, because an output may be an input.
+      for (int k = 0; k < call.num_outputs && !call.writes; ++k) {
+        char* const to = call.operands[k].data + cursor.offset(k);
+        const T* const from = values[call.operands[k].node];
+        if (is_direct(call, k)) {
+          if (to != reinterpret_cast<const char*>(from)) {
+            std::memcpy(to, from, static_cast<size_t>(n) * 2 * sizeof(T));
+          }
+        } else {
+          call.operands[k].store(from, to, call.loop.inner_stride(k), n);
+        }
       }
       cursor.advance(n);
       i += n;

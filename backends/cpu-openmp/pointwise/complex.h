@@ -1,5 +1,5 @@
-// Pointwise programs of complex operands, computed node by node on tiles: the real parts of some
-// elements in one array, the imaginary parts in another, so that every operation is vector code.
+// Pointwise programs of complex operands, computed node by node. Operands that are contiguous are
+// read and written in place; others, and the values between nodes, are tiles of some elements.
 #pragma once
 
 #include "mytorch/abi.h"

@@ -1,4 +1,4 @@
-// The node operations of complex tiles.
+// The node operations of complex numbers.
 #pragma once
 
 #include <cstdint>
@@ -6,19 +6,10 @@
 
 namespace mytorch::cpu {
 
-// The elements of a tile. A BOOL value is 0 or 1 in `re`. Loops may compute elements beyond the
-// last one, up to the end of the tile.
-inline constexpr int64_t kComplexTile = 256;
-
+// Computes n elements of `to`, which is one of the operands or shares no memory with them. All of
+// them lie as in memory, real and imaginary parts in turns; a BOOL value is 0 or 1.
 template <class T>
-struct ComplexTile {
-  T* re;
-  T* im;
-};
-
-// Computes the first n elements of `to`, which is none of the operands.
-template <class T>
-using ComplexLoop = void (*)(const ComplexTile<T>* operands, ComplexTile<T> to, int64_t n);
+using ComplexLoop = void (*)(const T* const* operands, T* to, int64_t n);
 
 // Vector code for the instruction set in use.
 template <class T>
@@ -29,9 +20,6 @@ struct ComplexVectorFns {
   };
   const Row* rows;
   int num_rows;
-  // Between n complex elements in memory and a tile.
-  void (*load)(const T* from, ComplexTile<T> to, int64_t n);
-  void (*store)(ComplexTile<T> from, T* to, int64_t n);
 };
 template <class T>
 const ComplexVectorFns<T>& complex_vector_fns();

@@ -1,4 +1,10 @@
-// Arithmetic, magnitudes, comparisons and selections of complex tiles in vector code.
+// Arithmetic, magnitudes, comparisons and selections of complex numbers, and their exponential, in
+// vector code.
+#include <cmath>
+#include <complex>
+#include <cstring>
+#include <limits>
+
 #include "backends/cpu-openmp/pointwise/complex_nodes.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -15,6 +21,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
+using namespace simd::HWY_NAMESPACE;  // NOLINT: the node functions
 
 // A vector of complex numbers.
 template <class V>
@@ -26,29 +33,55 @@ struct Z {
 template <class T>
 using Tag = hn::ScalableTag<T>;
 
-template <class T, class F>
-HWY_INLINE void ForEach(int64_t n, F&& f) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
-  for (int64_t i = 0; i < n; i += lanes) f(i);
+// Calls step(pointers to the operands, pointer to the result) for every `width` numbers of `count`.
+// The last ones go through buffers.
+template <int kOperands, class T, class F>
+HWY_INLINE void ForEach(const T* const* in, T* to, int64_t count, int64_t width, F&& step) {
+  const T* at[kOperands];
+  for (int k = 0; k < kOperands; ++k) at[k] = in[k];
+  int64_t i = 0;
+  for (; i + width <= count; i += width) {
+    step(at, to + i);
+    for (int k = 0; k < kOperands; ++k) at[k] += width;
+  }
+  if (i == count) return;
+  constexpr size_t kMost = 2 * hn::MaxLanes(Tag<T>());
+  alignas(64) T rest[kOperands + 1][kMost] = {};
+  const size_t bytes = static_cast<size_t>(count - i) * sizeof(T);
+  for (int k = 0; k < kOperands; ++k) {
+    std::memcpy(rest[k], at[k], bytes);
+    at[k] = rest[k];
+  }
+  step(at, rest[kOperands]);
+  std::memcpy(to + i, rest[kOperands], bytes);
+}
+
+// For each vector of numbers, whose parts are in turns.
+template <int kOperands, class T, class F>
+HWY_INLINE void ForEachPart(const T* const* in, T* to, int64_t n, F&& step) {
+  ForEach<kOperands>(in, to, 2 * n, static_cast<int64_t>(hn::Lanes(Tag<T>())), step);
+}
+// For each pair of vectors, of the real and of the imaginary parts.
+template <int kOperands, class T, class F>
+HWY_INLINE void ForEachPair(const T* const* in, T* to, int64_t n, F&& step) {
+  ForEach<kOperands>(in, to, 2 * n, 2 * static_cast<int64_t>(hn::Lanes(Tag<T>())), step);
 }
 
 template <class T>
-HWY_INLINE auto LoadZ(const ComplexTile<T>& tile, int64_t i) {
-  const Tag<T> d;
-  return Z<hn::Vec<Tag<T>>>{hn::Load(d, tile.re + i), hn::Load(d, tile.im + i)};
+HWY_INLINE auto LoadZ(const T* from) {
+  Z<hn::Vec<Tag<T>>> z;
+  hn::LoadInterleaved2(Tag<T>(), from, z.re, z.im);
+  return z;
 }
 template <class T, class V>
-HWY_INLINE void StoreZ(Z<V> value, const ComplexTile<T>& tile, int64_t i) {
-  const Tag<T> d;
-  hn::Store(value.re, d, tile.re + i);
-  hn::Store(value.im, d, tile.im + i);
+HWY_INLINE void StoreZ(Z<V> value, T* to) {
+  hn::StoreInterleaved2(value.re, value.im, Tag<T>(), to);
 }
 // A bool is 1 or 0 with an imaginary part of 0.
 template <class T, class M>
-HWY_INLINE void StoreBool(M mask, const ComplexTile<T>& tile, int64_t i) {
+HWY_INLINE void StoreBool(M mask, T* to) {
   const Tag<T> d;
-  hn::Store(hn::IfThenElseZero(mask, hn::Set(d, T(1))), d, tile.re + i);
-  hn::Store(hn::Zero(d), d, tile.im + i);
+  StoreZ(Z<hn::Vec<Tag<T>>>{hn::IfThenElseZero(mask, hn::Set(d, T(1))), hn::Zero(d)}, to);
 }
 
 template <class D, class V>
@@ -60,51 +93,89 @@ HWY_INLINE auto Holds(D d, Z<V> a) {
   return Differs(d, a, Z<V>{hn::Zero(d), hn::Zero(d)});
 }
 
-#define MYTORCH_UNARY(Name, value)                                    \
-  template <class T>                                                  \
-  void Name(const ComplexTile<T>* in, ComplexTile<T> to, int64_t n) { \
-    const Tag<T> d [[maybe_unused]];                                  \
-    ForEach<T>(n, [&](int64_t i) HWY_ATTR {                           \
-      const auto a = LoadZ(in[0], i);                                 \
-      StoreZ(Z<hn::Vec<Tag<T>>> value, to, i);                        \
-    });                                                               \
+// a and b are the operands as they lie in memory.
+#define MYTORCH_PARTS(Name, operands, value)                                             \
+  template <class T>                                                                     \
+  void Name(const T* const* in, T* to, int64_t n) {                                      \
+    const Tag<T> d;                                                                      \
+    ForEachPart<operands>(in, to, n, [&](const T* const* at, T* out) HWY_ATTR {          \
+      const auto a = hn::LoadU(d, at[0]);                                                \
+      const auto b [[maybe_unused]] = operands < 2 ? a : hn::LoadU(d, at[operands - 1]); \
+      hn::StoreU(value, d, out);                                                         \
+    });                                                                                  \
   }
-#define MYTORCH_BINARY(Name, value)                                   \
-  template <class T>                                                  \
-  void Name(const ComplexTile<T>* in, ComplexTile<T> to, int64_t n) { \
-    const Tag<T> d [[maybe_unused]];                                  \
-    ForEach<T>(n, [&](int64_t i) HWY_ATTR {                           \
-      const auto a = LoadZ(in[0], i);                                 \
-      const auto b = LoadZ(in[1], i);                                 \
-      StoreZ(Z<hn::Vec<Tag<T>>> value, to, i);                        \
-    });                                                               \
+#define MYTORCH_TEST(Name, mask)                                         \
+  template <class T>                                                     \
+  void Name(const T* const* in, T* to, int64_t n) {                      \
+    const Tag<T> d [[maybe_unused]];                                     \
+    ForEachPair<1>(in, to, n, [&](const T* const* at, T* out) HWY_ATTR { \
+      const auto a = LoadZ(at[0]);                                       \
+      StoreBool(mask, out);                                              \
+    });                                                                  \
   }
-#define MYTORCH_TEST(Name, mask)                                      \
-  template <class T>                                                  \
-  void Name(const ComplexTile<T>* in, ComplexTile<T> to, int64_t n) { \
-    const Tag<T> d [[maybe_unused]];                                  \
-    ForEach<T>(n, [&](int64_t i) HWY_ATTR {                           \
-      const auto a = LoadZ(in[0], i);                                 \
-      StoreBool<T>(mask, to, i);                                      \
-    });                                                               \
-  }
-#define MYTORCH_COMPARE(Name, mask)                                   \
-  template <class T>                                                  \
-  void Name(const ComplexTile<T>* in, ComplexTile<T> to, int64_t n) { \
-    const Tag<T> d [[maybe_unused]];                                  \
-    ForEach<T>(n, [&](int64_t i) HWY_ATTR {                           \
-      const auto a = LoadZ(in[0], i);                                 \
-      const auto b = LoadZ(in[1], i);                                 \
-      StoreBool<T>(mask, to, i);                                      \
-    });                                                               \
+#define MYTORCH_COMPARE(Name, mask)                                      \
+  template <class T>                                                     \
+  void Name(const T* const* in, T* to, int64_t n) {                      \
+    const Tag<T> d [[maybe_unused]];                                     \
+    ForEachPair<2>(in, to, n, [&](const T* const* at, T* out) HWY_ATTR { \
+      const auto a = LoadZ(at[0]);                                       \
+      const auto b = LoadZ(at[1]);                                       \
+      StoreBool(mask, out);                                              \
+    });                                                                  \
   }
 
-MYTORCH_BINARY(Add, ({hn::Add(a.re, b.re), hn::Add(a.im, b.im)}))
-MYTORCH_BINARY(Sub, ({hn::Sub(a.re, b.re), hn::Sub(a.im, b.im)}))
-MYTORCH_BINARY(Mul, ({hn::Sub(hn::Mul(a.re, b.re), hn::Mul(a.im, b.im)),
-                      hn::Add(hn::Mul(a.re, b.im), hn::Mul(a.im, b.re))}))
-MYTORCH_UNARY(Neg, ({hn::Neg(a.re), hn::Neg(a.im)}))
-MYTORCH_UNARY(ConjPhysical, ({a.re, hn::Neg(a.im)}))
+MYTORCH_PARTS(Add, 2, hn::Add(a, b))
+MYTORCH_PARTS(Sub, 2, hn::Sub(a, b))
+MYTORCH_PARTS(Neg, 1, hn::Neg(a))
+
+#if HWY_TARGET == HWY_SCALAR  // one lane, which is half of a number
+template <class T>
+void Mul(const T* const* in, T* to, int64_t n) {
+  ForEachPair<2>(in, to, n, [&](const T* const* at, T* out) HWY_ATTR {
+    const auto a = LoadZ(at[0]);
+    const auto b = LoadZ(at[1]);
+    StoreZ(Z<hn::Vec<Tag<T>>>{hn::Sub(hn::Mul(a.re, b.re), hn::Mul(a.im, b.im)),
+                              hn::Add(hn::Mul(a.re, b.im), hn::Mul(a.im, b.re))},
+           out);
+  });
+}
+template <class T>
+void ConjPhysical(const T* const* in, T* to, int64_t n) {
+  ForEachPair<1>(in, to, n, [&](const T* const* at, T* out) HWY_ATTR {
+    const auto a = LoadZ(at[0]);
+    StoreZ(Z<hn::Vec<Tag<T>>>{a.re, hn::Neg(a.im)}, out);
+  });
+}
+#else
+// The signs that make the parts (-x, y) of (x, y).
+template <class D>
+HWY_INLINE hn::VFromD<D> FirstNegative(D d) {
+  return hn::OddEven(hn::Zero(d), hn::SignBit(d));
+}
+// (ar br - ai bi, ai br + ar bi), each product rounded.
+template <class D, class V>
+HWY_INLINE V Product(D d, V a, V b, V signs) {
+  const V turned = hn::Xor(hn::Mul(hn::Reverse2(d, a), hn::DupOdd(b)), signs);
+  return hn::Add(hn::Mul(a, hn::DupEven(b)), turned);
+}
+template <class T>
+void Mul(const T* const* in, T* to, int64_t n) {
+  const Tag<T> d;
+  const auto signs = FirstNegative(d);
+  ForEachPart<2>(in, to, n, [&](const T* const* at, T* out) HWY_ATTR {
+    hn::StoreU(Product(d, hn::LoadU(d, at[0]), hn::LoadU(d, at[1]), signs), d, out);
+  });
+}
+template <class T>
+void ConjPhysical(const T* const* in, T* to, int64_t n) {
+  const Tag<T> d;
+  const auto signs = hn::OddEven(hn::SignBit(d), hn::Zero(d));
+  ForEachPart<1>(in, to, n, [&](const T* const* at, T* out) HWY_ATTR {
+    hn::StoreU(hn::Xor(hn::LoadU(d, at[0]), signs), d, out);
+  });
+}
+#endif
+
 MYTORCH_TEST(IsNan, hn::Or(hn::IsNaN(a.re), hn::IsNaN(a.im)))
 MYTORCH_COMPARE(Eq, hn::And(hn::Eq(a.re, b.re), hn::Eq(a.im, b.im)))
 MYTORCH_COMPARE(Ne, Differs(d, a, b))
@@ -118,21 +189,20 @@ MYTORCH_COMPARE(LogicalXor, hn::Xor(Holds(d, a), Holds(d, b)))
 MYTORCH_TEST(LogicalNot, hn::Not(Holds(d, a)))
 MYTORCH_TEST(ToBool, Holds(d, a))
 
-#undef MYTORCH_UNARY
-#undef MYTORCH_BINARY
+#undef MYTORCH_PARTS
 #undef MYTORCH_TEST
 #undef MYTORCH_COMPARE
 
 template <class T>
-void Where(const ComplexTile<T>* in, ComplexTile<T> to, int64_t n) {
+void Where(const T* const* in, T* to, int64_t n) {
   const Tag<T> d;
-  ForEach<T>(n, [&](int64_t i) HWY_ATTR {
-    const auto chosen = hn::Ne(hn::Load(d, in[0].re + i), hn::Zero(d));
-    const auto a = LoadZ(in[1], i);
-    const auto b = LoadZ(in[2], i);
+  ForEachPair<3>(in, to, n, [&](const T* const* at, T* out) HWY_ATTR {
+    const auto chosen = hn::Ne(LoadZ(at[0]).re, hn::Zero(d));
+    const auto a = LoadZ(at[1]);
+    const auto b = LoadZ(at[2]);
     StoreZ(
         Z<hn::Vec<Tag<T>>>{hn::IfThenElse(chosen, a.re, b.re), hn::IfThenElse(chosen, a.im, b.im)},
-        to, i);
+        out);
   });
 }
 
@@ -153,34 +223,34 @@ HWY_INLINE V Magnitude(D d, Z<V> z) {
 }
 
 template <class T>
-void Abs(const ComplexTile<T>* in, ComplexTile<T> to, int64_t n) {
+void Abs(const T* const* in, T* to, int64_t n) {
   const Tag<T> d;
-  ForEach<T>(n, [&](int64_t i) HWY_ATTR {
-    StoreZ(Z<hn::Vec<Tag<T>>>{Magnitude(d, LoadZ(in[0], i)), hn::Zero(d)}, to, i);
+  ForEachPair<1>(in, to, n, [&](const T* const* at, T* out) HWY_ATTR {
+    StoreZ(Z<hn::Vec<Tag<T>>>{Magnitude(d, LoadZ(at[0])), hn::Zero(d)}, out);
   });
 }
 
 template <class T>
-void Sign(const ComplexTile<T>* in, ComplexTile<T> to, int64_t n) {
+void Sign(const T* const* in, T* to, int64_t n) {
   const Tag<T> d;
-  ForEach<T>(n, [&](int64_t i) HWY_ATTR {
-    const auto a = LoadZ(in[0], i);
+  ForEachPair<1>(in, to, n, [&](const T* const* at, T* out) HWY_ATTR {
+    const auto a = LoadZ(at[0]);
     const auto size = Magnitude(d, a);
     const auto zero = hn::Eq(size, hn::Zero(d));
     StoreZ(Z<hn::Vec<Tag<T>>>{hn::IfThenZeroElse(zero, hn::Div(a.re, size)),
                               hn::IfThenZeroElse(zero, hn::Div(a.im, size))},
-           to, i);
+           out);
   });
 }
 
 // Smith's division: the quotient of the smaller by the larger part of the divisor keeps everything
 // in range. A divisor of 0 divides both parts by 0, as in ATen.
 template <class T>
-void Div(const ComplexTile<T>* in, ComplexTile<T> to, int64_t n) {
+void Div(const T* const* in, T* to, int64_t n) {
   const Tag<T> d;
-  ForEach<T>(n, [&](int64_t i) HWY_ATTR {
-    const auto a = LoadZ(in[0], i);
-    const auto b = LoadZ(in[1], i);
+  ForEachPair<2>(in, to, n, [&](const T* const* at, T* out) HWY_ATTR {
+    const auto a = LoadZ(at[0]);
+    const auto b = LoadZ(at[1]);
     const auto swap = hn::Lt(hn::Abs(b.re), hn::Abs(b.im));
     const auto big = hn::IfThenElse(swap, b.im, b.re);
     const auto small = hn::IfThenElse(swap, b.re, b.im);
@@ -192,40 +262,32 @@ void Div(const ComplexTile<T>* in, ComplexTile<T> to, int64_t n) {
     const auto im = hn::Div(hn::Sub(y, hn::Mul(x, ratio)), scale);
     StoreZ(Z<hn::Vec<Tag<T>>>{hn::Div(hn::Add(x, hn::Mul(y, ratio)), scale),
                               hn::IfThenElse(swap, hn::Neg(im), im)},
-           to, i);
+           out);
   });
 }
 
+// exp(x) (cos y + i sin y). Vectors with a number whose exp(x) is near the ends of the range, or
+// that is not finite, are left to the standard library.
 template <class T>
-void LoadParts(const T* from, ComplexTile<T> to, int64_t n) {
+void Exp(const T* const* in, T* to, int64_t n) {
   const Tag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    hn::Vec<Tag<T>> re;
-    hn::Vec<Tag<T>> im;
-    hn::LoadInterleaved2(d, from + 2 * i, re, im);
-    hn::Store(re, d, to.re + i);
-    hn::Store(im, d, to.im + i);
-  }
-  for (; i < n; ++i) {
-    to.re[i] = from[2 * i];
-    to.im[i] = from[2 * i + 1];
-  }
-}
-
-template <class T>
-void StoreParts(ComplexTile<T> from, T* to, int64_t n) {
-  const Tag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    hn::StoreInterleaved2(hn::Load(d, from.re + i), hn::Load(d, from.im + i), d, to + 2 * i);
-  }
-  for (; i < n; ++i) {
-    to[2 * i] = from.re[i];
-    to[2 * i + 1] = from.im[i];
-  }
+  const auto most = hn::Set(d, T(std::is_same_v<T, float> ? 80 : 700));
+  const auto finite = hn::Set(d, std::numeric_limits<T>::max());
+  ForEachPair<1>(in, to, n, [&](const T* const* at, T* out) HWY_ATTR {
+    const auto z = LoadZ(at[0]);
+    if (HWY_LIKELY(
+            hn::AllTrue(d, hn::And(hn::Le(hn::Abs(z.re), most), hn::Le(hn::Abs(z.im), finite))))) {
+      const auto size = NodeExp(d, z.re);
+      StoreZ(Z<hn::Vec<Tag<T>>>{hn::Mul(size, NodeCos(d, z.im)), hn::Mul(size, NodeSin(d, z.im))},
+             out);
+      return;
+    }
+    for (size_t i = 0; i < 2 * hn::Lanes(d); i += 2) {
+      const std::complex<T> e = std::exp(std::complex<T>(at[0][i], at[0][i + 1]));
+      out[i] = e.real();
+      out[i + 1] = e.imag();
+    }
+  });
 }
 
 template <class T>
@@ -239,6 +301,7 @@ const ComplexVectorFns<T>& Fns() {
       {"conj_physical", ConjPhysical<T>},
       {"abs", Abs<T>},
       {"sign", Sign<T>},
+      {"exp", Exp<T>},
       {"isnan", IsNan<T>},
       {"eq", Eq<T>},
       {"ne", Ne<T>},
@@ -253,8 +316,7 @@ const ComplexVectorFns<T>& Fns() {
       {"cast", ToBool<T>},
       {"where", Where<T>},
   };
-  static constexpr ComplexVectorFns<T> fns = {rows, sizeof(rows) / sizeof(rows[0]), LoadParts<T>,
-                                              StoreParts<T>};
+  static constexpr ComplexVectorFns<T> fns = {rows, sizeof(rows) / sizeof(rows[0])};
   return fns;
 }
 

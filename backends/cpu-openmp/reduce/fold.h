@@ -34,6 +34,9 @@ struct FoldFns {
   // values, `stride` bytes apart. NULL if that is no faster than row by row.
   void (*each)(const States& states, int64_t j, const void* x, int64_t stride, int64_t rows,
                int64_t n);
+  // Does what reset() and along() do, for states j and j + 1 and the even and the odd ones of 2 n
+  // contiguous values. NULL if there is no code for that.
+  void (*pairs)(const States& states, int64_t j, const void* x, int64_t n) = nullptr;
 };
 
 // Returns the fold of values of `compute_type`, or NULL if the fold does not support the type. Sums

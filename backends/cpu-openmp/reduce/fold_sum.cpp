@@ -268,6 +268,37 @@ void Each(const States& s, int64_t j, const void* data, int64_t stride, int64_t 
   }
 }
 
+// An even number of lanes keeps the two apart.
+template <class Op, class T>
+void Pairs(const States& s, int64_t j, const void* data, int64_t n) {
+  const hn::ScalableTag<T> d;
+  constexpr size_t kLanes = HWY_MAX(hn::MaxLanes(d), size_t{2});
+  const T* x = static_cast<const T*>(data);
+  n *= 2;
+  alignas(64) Total<T> totals[kLanes];
+  for (Total<T>& total : totals) total = Op::kIdentity;
+#if HWY_TARGET != HWY_SCALAR
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  while (n >= lanes) {
+    const int64_t steps = HWY_MIN(n, kBlock) / (8 * lanes);
+    auto sum = Eights<Op>(d, x, x + 4 * lanes, 8 * lanes, steps);
+    x += steps * 8 * lanes;
+    n -= steps * 8 * lanes;
+    for (; n >= lanes && n < 8 * lanes; x += lanes, n -= lanes) {
+      sum = Op::Of(d, sum, hn::LoadU(d, x));
+    }
+    Join<Op>(d, sum, totals);
+  }
+#endif
+  for (int64_t i = 0; i < n; ++i) totals[i % 2] = Op::One(totals[i % 2], Total<T>(x[i]));
+  Total<T>* to = static_cast<Total<T>*>(s.component[0]) + j;
+  for (size_t width = kLanes / 2; width > 1; width /= 2) {
+    for (size_t i = 0; i < width; ++i) totals[i] = Op::One(totals[i], totals[i + width]);
+  }
+  to[0] = totals[0];
+  to[1] = totals[1];
+}
+
 template <class Op, class T>
 void Merge(const States& into, const States& from, int64_t n) {
   Total<T>* a = static_cast<Total<T>*>(into.component[0]);
@@ -284,7 +315,8 @@ constexpr FoldFns Make() {
           Along<Op, T>,
           Across<Op, T>,
           Merge<Op, T>,
-          std::is_same_v<Op, Add> ? Each<Op, T> : nullptr};
+          std::is_same_v<Op, Add> ? Each<Op, T> : nullptr,
+          std::is_same_v<Op, Add> ? Pairs<Op, T> : nullptr};
 }
 
 }  // namespace

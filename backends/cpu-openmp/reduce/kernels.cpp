@@ -34,11 +34,14 @@ struct Room {
 };
 
 void run_whole(mt_ctx& ctx, Reduction& job) {
-  const int64_t work = std::max<int64_t>(job.reduced(), 1);
-  sdk::parallel_for(ctx, 0, job.kept(), std::max<int64_t>(1, kGrain / work),
+  const int64_t unit = job.unit();
+  const int64_t work = std::max<int64_t>(unit * job.reduced(), 1);
+  sdk::parallel_for(ctx, 0, job.kept() / unit, std::max<int64_t>(1, kGrain / work),
                     [&](int64_t begin, int64_t end) noexcept {
                       Room room;
                       const States states = room.states();
+                      begin *= unit;
+                      end *= unit;
                       while (begin < end) {
                         const int64_t n = job.group(begin, end);
                         job.fold(states, begin, n, 0, job.reduced());

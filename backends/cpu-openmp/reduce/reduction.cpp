@@ -80,6 +80,10 @@ Reduction::Reduction(const ReduceProgram& program, mt_dtype compute, const void*
               (!each_ && reduced_.inner_size() < kShortRun && kept_.inner_size() >= kShortRun);
   }
   each_ = each_ && !across_;
+  pairs_ = fns_->pairs != nullptr && direct_ && kept_.inner_size() == 2 &&
+           kept_.inner_stride(0) == input_.itemsize && reduced_.ndim() == 1 &&
+           reduced_.inner_stride(0) == 2 * input_.itemsize;
+  across_ = across_ && !pairs_;
   if (across_ && direct_ && kept_.inner_stride(0) == input_.itemsize) {
     group_ = kMaxStates;
   } else if (across_ && kept_.inner_stride(0) != input_.itemsize) {
@@ -251,7 +255,7 @@ void Reduction::fold_rows(const States& states, const char* base, int64_t n, int
 }
 
 void Reduction::fold(const States& states, int64_t begin, int64_t n, int64_t from, int64_t to) {
-  if (!each_ || from >= to) fns_->reset(states, n);
+  if (from >= to || !(each_ || pairs_)) fns_->reset(states, n);
   if (from >= to) return;
   Cursor cursor(kept_, 0, 1, begin);
   if (across_) {
@@ -260,8 +264,10 @@ void Reduction::fold(const States& states, int64_t begin, int64_t n, int64_t fro
   }
   for (int64_t j = 0; j < n;) {
     const char* x = input_.data + cursor.offset(0);
-    const int64_t rows = each_ ? std::min(n - j, cursor.left()) : 1;
-    if (each_) {
+    const int64_t rows = each_ ? std::min(n - j, cursor.left()) : unit();
+    if (pairs_) {
+      fns_->pairs(states, j, x + from * 2 * input_.itemsize, to - from);
+    } else if (each_) {
       fns_->each(states, j, x + from * input_.itemsize, kept_.inner_stride(0), rows, to - from);
     } else {
       fold_one(states, j, x, from, to);

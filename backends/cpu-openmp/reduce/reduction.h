@@ -23,6 +23,8 @@ class Reduction {
   // Returns whether fold() reads across the outputs of a group instead of along the elements of one
   // output.
   bool across() const { return across_; }
+  // Ranges of outputs consist of so many.
+  int64_t unit() const { return pairs_ ? 2 : 1; }
   const FoldFns& fns() const { return *fns_; }
 
   // Folds the reduced elements [from, to) of outputs [begin, begin + n) into states 0 to n - 1,
@@ -52,7 +54,8 @@ class Reduction {
   Scalars step_scalars_;
   Scalars end_scalars_;
   bool across_ = false;
-  bool each_ = false;  // contiguous rows, several of which are folded at once
+  bool each_ = false;   // contiguous rows, several of which are folded at once
+  bool pairs_ = false;  // contiguous rows of two outputs in turns: the parts of complex numbers
   int64_t group_ = kStates;
   bool direct_ = false;  // the input can be folded in place
   Loop kept_;            // operand 0: the input, then the outputs
