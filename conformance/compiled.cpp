@@ -13,7 +13,7 @@ namespace mytorch::conformance {
 namespace {
 
 // The tensors among arguments, in order.
-std::vector<Tensor> tensors_of(const Arguments& arguments) {
+std::vector<Tensor> flat_tensors(const Arguments& arguments) {
   std::vector<Tensor> found;
   for (const auto& [name, value] : arguments.values) {
     if (const auto* tensor = std::get_if<Tensor>(&value.variant())) {
@@ -113,19 +113,19 @@ bool check_form(const Case& c, const Arguments& arguments, bool gradients, const
     const Arguments eager = copy_of(arguments), own = copy_of(arguments);
     std::vector<Tensor> expected, found;
     try {
-      expected = call_flat(c, arguments, tensors_of(eager), gradients);
+      expected = call_flat(c, arguments, flat_tensors(eager), gradients);
     } catch (const Error&) {
       return false;  // compared elsewhere
     }
     try {
-      found = compiled(tensors_of(own));
+      found = compiled(flat_tensors(own));
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kUnsupported && call == 0) return false;
       fail(check, std::string("call ") + std::to_string(call) + " failed: " + error.what());
       return true;
     }
     std::string what = first_difference(found, expected);
-    if (what.empty()) what = first_difference(tensors_of(own), tensors_of(eager));
+    if (what.empty()) what = first_difference(flat_tensors(own), flat_tensors(eager));
     if (what.empty()) continue;
     fail(check, "call " + std::to_string(call) + ": " + what + "\n" + compiled.text());
     return true;

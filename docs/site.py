@@ -30,7 +30,7 @@ SECTIONS = {
         "saving",
         "devices",
     ],
-    "Performance": ["performance", "profiling", "choice", "bench", "cuda"],
+    "Performance": ["performance", "compile", "profiling", "choice", "bench", "cuda"],
     "Extend": ["custom_operators", "records", "backends", "contributing"],
     "Reference": ["architecture", "settings", "dependencies"],
 }

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "core/runtime/cpu_block.h"
 #include "core/tensor/batched.h"
 #include "core/tensor/capture_layer.h"
 #include "core/types/errors.h"
@@ -90,6 +92,7 @@ struct Capture::State {
     return value(buffer, impl);
   }
 
+  const uint64_t begin = new_storage_id();
   // By buffer: whether it was first seen as memory that a node replaces as a whole.
   std::vector<bool> replaced_first;
 
@@ -105,16 +108,27 @@ struct Capture::State {
     }
   }
 
-  // Memory that the function allocated without an operator, filled, and let go is no tensor from
-  // outside.
-  void adopt_allocated() {
+  // Memory that the function allocated without an operator and filled is no tensor from outside,
+  // unless someone keeps it who does not get it as a result or as a grad.
+  void adopt_allocated(const std::vector<Tensor>& results) {
+    const uint64_t end = new_storage_id();
+    absl::flat_hash_set<uint64_t> leaving;
+    for (const Tensor& result : results) {
+      if (result.defined()) leaving.insert(result.impl()->storage->abi.id);
+    }
+    for (const TouchedLeaf& touched : leaves) {
+      const Tensor grad = touched.tensor.grad();
+      if (grad.defined()) leaving.insert(grad.impl()->storage->abi.id);
+    }
     replaced_first.resize(graph().buffers.size());
     std::vector<Tensor> kept;
     for (size_t b = 0; b < graph().buffers.size(); ++b) {
       Buffer& buffer = graph().buffers[b];
       if (buffer.origin != Origin::kOutside) continue;
       Tensor& tensor = recorded.outside[buffer.index];
-      if (replaced_first[b] && is_gone(*tensor.impl())) {
+      const uint64_t id = tensor.impl()->storage->abi.id;
+      if (replaced_first[b] &&
+          (is_gone(*tensor.impl()) || (is_between(id, begin, end) && leaving.contains(id)))) {
         buffer = {Origin::kInside, -1, {}, buffer.device, buffer.bytes};
         continue;
       }
@@ -122,6 +136,18 @@ struct Capture::State {
       kept.push_back(tensor);
     }
     recorded.outside = std::move(kept);
+  }
+
+  // Returns whether this thread made a storage after that with the id `begin` and before that with
+  // the id `end`. False if in doubt: a thread takes ids from blocks of its own.
+  static bool is_between(uint64_t id, uint64_t begin, uint64_t end) {
+    const auto block = [](uint64_t of) { return of / kStorageIdBlock; };
+    return (block(id) == block(begin) && id > begin && (block(end) != block(begin) || id < end)) ||
+           (block(id) == block(end) && id < end && block(end) != block(begin));
+  }
+  static uint64_t new_storage_id() {
+    const Tensor marker = Tensor::adopt(new_tensor(nullptr, 0, kUInt8, Device(), 0));
+    return marker.impl()->storage->abi.id;
   }
 
   // Returns whether only this recording refers to a tensor of which it holds `held` references.
@@ -268,7 +294,7 @@ Recorded Capture::finish(const std::vector<Tensor>& results) {
     }
     state_->graph().results.push_back(result.defined() ? state_->operand(result) : kNoValue);
   }
-  state_->adopt_allocated();
+  state_->adopt_allocated(results);
   state_->refuse_written_constants();
   state_->finish_grads();
   return std::move(state_->recorded);

@@ -11,8 +11,9 @@ FILES = 4
 
 def is_node(op: Op) -> bool:
     """Returns whether a graph has nodes of an operator. A composite without kernel is recorded as the operators that
-    it calls."""
-    return op.meaning != "composite" or bool(op.kernel_optional)
+    it calls, unless it also works through a handle, which no other operator shows."""
+    handle = any(arg.type == "Handle" for arg in op.schema.args)
+    return op.meaning != "composite" or bool(op.kernel_optional) or handle
 
 
 def emit(ops: list[Op], lock: Lock) -> dict[str, str]:

@@ -89,7 +89,12 @@ struct Plan::Impl {
   std::vector<Tensor> values;      // for interpreted nodes
   std::vector<int32_t> fresh;      // memories of kind kResult
   Tensor empty;                    // the base of the plan's headers
-  std::vector<Tensor> allocated;   // in the first run, without an operator
+  // During the first run: tensors allocated without an operator, the running node, the kernel calls
+  // that are in progress, and the number of memories before the outermost.
+  std::vector<Tensor> allocated;
+  const Node* running = nullptr;
+  int depth = 0;
+  size_t known_memories = 0;
   uint64_t arena = 0;
   uint64_t intermediates = 0;
 
@@ -229,6 +234,20 @@ struct Plan::Impl {
     }
   }
 
+  // Called before and after each kernel call of the first run. A kernel runs others only to convert
+  // its operands; these are a part of it.
+  void begin_call(const KernelCall& call) {
+    if (depth++ > 0) return;
+    known_memories = memories.size();
+    note(call, *running);
+  }
+  void end_call(const KernelRan& ran) {
+    if (--depth > 0 || ran.status == MT_OK) return;
+    // No kernel takes the call: those that take its place follow.
+    steps.pop_back();
+    forget(known_memories);
+  }
+
   // Runs a node, and notes how to run it again.
   void run_first(size_t index, std::vector<Tensor>& env,
                  const std::function<Tensor(ValueId)>& tensor_of) {
@@ -236,26 +255,10 @@ struct Plan::Impl {
     const size_t begin = steps.size();
     const uint32_t accesses = host_accesses;
     const size_t known = memories.size();
-    int depth = 0;
-    size_t before = 0;  // memories before the running call
-    std::vector<Value> results;
-    {
-      const Observe observe(
-          [&](const KernelCall& call) {
-            // A kernel runs others only to convert its operands.
-            if (depth++ > 0) return;
-            before = memories.size();
-            note(call, node);
-          },
-          [&](const KernelCall&, const KernelRan& ran) {
-            if (--depth > 0 || ran.status == MT_OK) return;
-            // No kernel takes the call: those that take its place follow.
-            steps.pop_back();
-            forget(before);
-          });
-      results = interpret(node, tensor_of);
-    }
-    const bool interpreted = host_accesses != accesses || is_complex_node(node);
+    running = &node;
+    const std::vector<Value> results = interpret(node, tensor_of);
+    const bool interpreted =
+        host_accesses != accesses || is_complex_node(node) || takes_handle(node.op());
     if (interpreted) {
       steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(begin), steps.end());
       forget(known);
@@ -279,7 +282,13 @@ struct Plan::Impl {
       return;
     }
     const auto use = [&](ValueId id) {
-      memories[memory(env[id].impl()->storage)].last = steps.size();
+      const size_t count = memories.size();
+      Memory& found = memories[memory(env[id].impl()->storage)];
+      found.last = steps.size();
+      if (memories.size() == count) return;
+      // Memory allocated without an operator, which this node is the first to write.
+      found.kind = Memory::kArena;
+      found.first = steps.size();
     };
     node.for_each_operand(use);
     node.for_each_result([&](ValueId id) {
@@ -288,6 +297,12 @@ struct Plan::Impl {
       if (memories.size() != count) found.kind = Memory::kLoose;
     });
     nodes.push_back({steps.size(), index});
+  }
+
+  // An operator with a handle works through an object that kernel calls do not show.
+  static bool takes_handle(const OpInfo& op) {
+    return std::any_of(op.args, op.args + op.num_args,
+                       [](const ArgInfo& arg) { return arg.type == ArgType::kHandle; });
   }
 
   bool is_complex_node(const Node& node) const {
@@ -320,7 +335,11 @@ struct Plan::Impl {
       return env[id] = over(storage, info,
                             roots[info.buffer].defined() ? memories[memory(storage)].begin : 0);
     };
-    for (size_t i = 0; i < graph.nodes.size(); ++i) run_first(i, env, tensor_of);
+    {
+      const Observe observe([this](const KernelCall& call) { begin_call(call); },
+                            [this](const KernelCall&, const KernelRan& ran) { end_call(ran); });
+      for (size_t i = 0; i < graph.nodes.size(); ++i) run_first(i, env, tensor_of);
+    }
     std::vector<Tensor> results;
     for (const ValueId id : graph.results) {
       results.push_back(id == kNoValue ? Tensor() : tensor_of(id));

@@ -217,7 +217,10 @@ Tensors<3> svd_lowrank(const Tensor& a, std::optional<int64_t> q, int64_t niter,
   check_factorizable(a, "A", op);
   const int64_t wanted = q.value_or(6);
   check_value(wanted >= 0, op, "q is ", wanted, ": it must not be negative");
-  check_value(niter >= 0, op, "niter is ", niter, ": it must not be negative");
+  constexpr int64_t kMostIterations = 1000;
+  check_value(niter >= 0 && niter <= kMostIterations, op, "niter is ", niter,
+              ": give a number of power iterations from 0 to ", kMostIterations,
+              ", of which a few suffice");
   const Tensor given = m.defined() ? mytorch::sub(a, m) : a;
   const bool wide = given.size(-2) < given.size(-1);
   const Tensor x = wide ? mytorch::mH(given) : given, xh = wide ? given : mytorch::mH(given);

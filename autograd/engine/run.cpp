@@ -10,6 +10,7 @@
 #include "autograd/engine/task.h"
 #include "autograd/engine/workers.h"
 #include "autograd/operators.h"
+#include "core/tensor/capture_layer.h"
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
 
@@ -95,6 +96,11 @@ void Task::run() {
   TaskScope scope(this, pruned_, options_.create_graph);
   seed();
   if (several_devices_) {
+    if (recording_graph()) {
+      fail(ErrorCode::kUnsupported,
+           "[backward] a compiled function cannot record a backward over several devices: compile a "
+           "function for each device");
+    }
     run_parallel();
   } else {
     run_here();

@@ -13,6 +13,7 @@
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops/clone.h"
 #include "mytorch/ops/to.h"
+#include "mytorch/options_epoch.h"
 #include "nn/modules/names.h"
 
 namespace mytorch::nn {
@@ -469,7 +470,10 @@ void Module::finish_lazy(const Tensor& input) {
 // ---- modes and conversions ----
 
 void Module::train(bool on) {
-  apply([on](Module& module) { module.training_ = on; });
+  apply([on](Module& module) {
+    if (module.training_ != on) options_changed();
+    module.training_ = on;
+  });
 }
 
 void Module::requires_grad(bool on) {

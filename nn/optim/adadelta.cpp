@@ -24,7 +24,7 @@ void Adadelta::check(const AdadeltaArgs& options) const {
 }
 
 void Adadelta::update(const Batch& batch) {
-  const AdadeltaArgs& options = this->options(batch.group);
+  const AdadeltaArgs& options = this->args_of(batch.group);
   const std::vector<Tensor> squares = batch.state(0), deltas = batch.state(1);
   for (size_t i = 0; i < squares.size(); ++i) {
     const Tensor& parameter = batch.parameters[i];

@@ -62,7 +62,7 @@ Optimizer::StateLayout Adafactor::state_layout(size_t i, const Tensor& parameter
 }
 
 void Adafactor::update(const Batch& batch) {
-  const AdafactorArgs& options = this->options(batch.group);
+  const AdafactorArgs& options = this->args_of(batch.group);
   const auto [eps1, eps2] = options.eps;
   const Number lr(batch.lr), step(batch.step);
   const Number weight = pow(step, options.beta2_decay), rate = min(lr, 1 / sqrt(step));

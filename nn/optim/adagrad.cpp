@@ -24,7 +24,7 @@ void Adagrad::check(const AdagradArgs& options) const {
 }
 
 void Adagrad::update(const Batch& batch) {
-  const AdagradArgs& options = this->options(batch.group);
+  const AdagradArgs& options = this->args_of(batch.group);
   adagrad_steps_(batch.parameters, batch.gradients,
                  batch.state(0, options.initial_accumulator_value), batch.lr, batch.step,
                  options.eps, options.lr_decay, options.weight_decay, options.maximize);

@@ -33,7 +33,7 @@ void AdamOf<Options, decoupled>::check(const Args& options) const {
 
 template <class Options, bool decoupled>
 void AdamOf<Options, decoupled>::update(const Optimizer::Batch& batch) {
-  const Args& options = this->options(batch.group);
+  const Args& options = this->args_of(batch.group);
   const auto [beta1, beta2] = options.betas;
   adam_steps_(batch.parameters, batch.gradients, batch.state(0), batch.state(1),
               options.amsgrad ? batch.state(2) : std::vector<Tensor>(), batch.lr, batch.step, beta1,

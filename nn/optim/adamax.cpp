@@ -26,7 +26,7 @@ void Adamax::check(const AdamaxArgs& options) const {
 }
 
 void Adamax::update(const Batch& batch) {
-  const AdamaxArgs& options = this->options(batch.group);
+  const AdamaxArgs& options = this->args_of(batch.group);
   const auto [beta1, beta2] = options.betas;
   const Number lr = Number(batch.lr) / (1 - pow(beta1, Number(batch.step)));
   const std::vector<Tensor> means = batch.state(0), bounds = batch.state(1);

@@ -30,7 +30,7 @@ Optimizer::StateLayout ASGD::state_layout(size_t i, const Tensor& parameter) con
 }
 
 void ASGD::update(const Batch& batch) {
-  const ASGDArgs& options = this->options(batch.group);
+  const ASGDArgs& options = this->args_of(batch.group);
   const Number lr(batch.lr), step(batch.step);
   const Number next_eta = lr / pow(1 + options.lambd * lr * step, options.alpha);
   const Number next_mu = 1 / max(step - options.t0, 1);

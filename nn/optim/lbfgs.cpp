@@ -94,7 +94,7 @@ void LBFGS::remember(const Tensor& gradient) {
   const Tensor move = state_.direction * state_.length;
   const double curvature = inner(change, move);
   if (!(curvature > 1e-10)) return;
-  if (static_cast<int64_t>(state_.changes.size()) >= options().history_size) {
+  if (static_cast<int64_t>(state_.changes.size()) >= args_of(0).history_size) {
     state_.changes.erase(state_.changes.begin());
     state_.moves.erase(state_.moves.begin());
   }
@@ -186,8 +186,8 @@ LBFGS::Point LBFGS::search(const Point& start, double length, const Tensor& dire
 
 Tensor LBFGS::step(const LossClosure& closure) {
   NoGradGuard no_grad;
-  check(options());
-  const LBFGSArgs options = this->options();
+  const LBFGSArgs options = args_of(0);
+  check(options);
   const int64_t most = options.max_eval.value_or(options.max_iter * 5 / 4);
   int64_t evaluations = 0;
   const auto call = [&] {

@@ -25,7 +25,7 @@ void Lion::check(const LionArgs& options) const {
 }
 
 void Lion::update(const Batch& batch) {
-  const LionArgs& options = this->options(batch.group);
+  const LionArgs& options = this->args_of(batch.group);
   const auto [beta1, beta2] = options.betas;
   const std::vector<Tensor> means = batch.state(0);
   for (size_t i = 0; i < means.size(); ++i) {

@@ -69,7 +69,7 @@ const char* Muon::refusal(const Tensor& parameter) const {
 }
 
 void Muon::update(const Batch& batch) {
-  const MuonArgs& options = this->options(batch.group);
+  const MuonArgs& options = this->args_of(batch.group);
   const Number lr(batch.lr);
   const Number shrink = 1 - lr * options.weight_decay;
   const std::vector<Tensor> buffers = batch.state(0);

@@ -33,7 +33,7 @@ Optimizer::StateLayout NAdam::state_layout(size_t i, const Tensor& parameter) co
 }
 
 void NAdam::update(const Batch& batch) {
-  const NAdamArgs& options = this->options(batch.group);
+  const NAdamArgs& options = this->args_of(batch.group);
   const auto [beta1, beta2] = options.betas;
   const Number lr(batch.lr), step(batch.step);
   const Number correction = 1 - pow(beta2, step);

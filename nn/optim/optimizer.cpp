@@ -20,6 +20,7 @@
 #include "mytorch/ops/view_as_real.h"
 #include "mytorch/ops/where.h"
 #include "mytorch/ops/zero_.h"
+#include "mytorch/options_epoch.h"
 
 namespace mytorch::nn::optim {
 
@@ -82,7 +83,9 @@ ParamGroups& ParamGroups::operator=(ParamGroups other) {
 }
 ParamGroups::~ParamGroups() = default;
 
+// Whoever takes the options may change them, at any time until the next step.
 OptimizerOptions& OptimizerParamGroup::options() {
+  options_changed();
   if (options_ == nullptr) {
     fail(ErrorCode::kValue,
          "[OptimizerParamGroup] the group has no options: give them, or add it to an optimizer");
@@ -90,7 +93,8 @@ OptimizerOptions& OptimizerParamGroup::options() {
   return *options_;
 }
 const OptimizerOptions& OptimizerParamGroup::options() const {
-  return const_cast<OptimizerParamGroup*>(this)->options();
+  if (options_ == nullptr) const_cast<OptimizerParamGroup*>(this)->options();  // throws
+  return *options_;
 }
 
 Optimizer::Optimizer(const char* name, std::vector<const char*> state_names,
@@ -241,7 +245,8 @@ void Optimizer::take(Batch& batch, Slot& slot) const {
 
 void Optimizer::step() {
   NoGradGuard no_grad;
-  for (size_t g = 0; g < groups_.size(); ++g) check_options(param_groups_[g].options());
+  for (size_t g = 0; g < groups_.size(); ++g)
+    check_options(std::as_const(param_groups_[g]).options());
   for (size_t g = 0; g < groups_.size(); ++g) {
     std::vector<Batch> batches;
     for (Slot& slot : groups_[g]) {
@@ -418,7 +423,7 @@ std::vector<Tensor> Optimizer::parameters() const {
 OptionList Optimizer::list(size_t group) const {
   check_group(group);
   OptionList list;
-  const_cast<Optimizer*>(this)->param_groups_[group].options().list(list);
+  const_cast<OptimizerOptions&>(param_groups_[group].options()).list(list);
   return list;
 }
 
@@ -447,7 +452,7 @@ void Optimizer::set_option(size_t group, std::string_view name, double value) {
   double* place = need(group, name);
   const double before = std::exchange(*place, value);
   try {
-    check_options(param_groups_[group].options());
+    check_options(param_groups_[group].options());  // counts as a change
   } catch (const Error&) {
     *place = before;
     throw;
@@ -493,6 +498,7 @@ void Optimizer::set_momentum(size_t group, double momentum) {
   }
   check_option(momentum >= 0, "momentum", momentum, "a number that is not negative");
   *place = momentum;
+  options_changed();
 }
 
 // ---- state ----

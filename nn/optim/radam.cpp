@@ -26,7 +26,7 @@ void RAdam::check(const RAdamArgs& options) const {
 }
 
 void RAdam::update(const Batch& batch) {
-  const RAdamArgs& options = this->options(batch.group);
+  const RAdamArgs& options = this->args_of(batch.group);
   const auto [beta1, beta2] = options.betas;
   const Number lr(batch.lr), step(batch.step);
   const Number power = pow(beta2, step), correction = 1 - power;

@@ -29,7 +29,7 @@ void RMSprop::check(const RMSpropArgs& options) const {
 }
 
 void RMSprop::update(const Batch& batch) {
-  const RMSpropArgs& options = this->options(batch.group);
+  const RMSpropArgs& options = this->args_of(batch.group);
   const std::vector<Tensor> squares = batch.state(0);
   if (!options.centered && options.momentum == 0) {
     rmsprop_steps_(batch.parameters, batch.gradients, squares, batch.lr, options.alpha, options.eps,

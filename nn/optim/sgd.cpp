@@ -26,7 +26,7 @@ void SGD::check(const SGDArgs& options) const {
 }
 
 void SGD::update(const Batch& batch) {
-  const SGDArgs& options = this->options(batch.group);
+  const SGDArgs& options = this->args_of(batch.group);
   const bool momentum = options.momentum != 0;
   if (batch.first && momentum && options.dampening != 0 &&
       is_capturing(batch.parameters[0].device())) {

@@ -113,12 +113,9 @@ struct Adam {
     auto& [parameter, mean, square] = reinterpret_cast<W(&)[3]>(at);
     const W gradient = decayed(n.scale * at[kLists - 1], n.decay, parameter);
     mean += n.rate1 * (gradient - mean);
-    W under;
-    if constexpr (!kLargest) {
-      square += n.rate2 * (gradient * gradient - square);
-      under = square;
-    } else {
-      square = n.keep2 * square + n.rate2 * (gradient * gradient);
+    square = n.keep2 * square + n.rate2 * (gradient * gradient);
+    W under = square;
+    if constexpr (kLargest) {
       at[3] = at[3] >= square || at[3] != at[3] ? at[3] : square;  // propagates NaN
       under = at[3];
     }

@@ -283,6 +283,8 @@ class OptimizerWith : public Optimizer {
   OptimizerWith(const char* name, std::vector<const char*> state_names, Args defaults)
       : Optimizer(name, std::move(state_names), std::make_unique<Options>(std::move(defaults))) {}
   virtual void check(const Args& options) const = 0;
+  // The same as options(group), for reading alone: it does not count as a change.
+  const Args& args_of(size_t group) const { return options(group); }
   void check_options(const OptimizerOptions& options) const final {
     const auto* own = dynamic_cast<const Options*>(&options);
     if (own == nullptr) refuse_options();
