@@ -2,6 +2,7 @@
 #include "core/types/errors.h"
 #include "distributed/group/operands.h"
 #include "distributed/group/state.h"
+#include "mytorch/thread_state.h"
 #include "ops/collectives.h"
 
 namespace mytorch::distributed {
@@ -26,7 +27,14 @@ Reduction reduction_of(const Tensor& self, std::string_view name, double scale, 
 
 void run_operator(const std::shared_ptr<GroupState>& state, const char* op,
                   const Signature& signature, const Tensor& out, const Tensor& self,
-                  const Start& start) {
+                  const Start& start, double scale = 1) {
+  if (state->size == 1 && self.device() != state->device) {
+    // A rank alone has a group on the CPU, and may work on any device: every collective copies.
+    const LayerMask below(~0u);
+    out.copy_(self.reshape(out.sizes()));
+    if (scale != 1) out.mul_(scale);
+    return;
+  }
   check_operand(self, *state, "self", op);
   run_call(state, signature, start, {out, self}, nullptr, false);
 }
@@ -36,10 +44,12 @@ void all_reduce(const Handle& group, const Tensor& out, const Tensor& self,
   const char* op = "all_reduce";
   const auto state = group_of(group, op);
   const Reduction reduction = reduction_of(self, reduce_op, scale, op);
-  run_operator(state, op, signature_for(op, self, reduction), out, self,
-               [&](const mt_comm_call& call) {
-                 return start_all_reduce(*state, out, self, reduction, call);
-               });
+  run_operator(
+      state, op, signature_for(op, self, reduction), out, self,
+      [&](const mt_comm_call& call) {
+        return start_all_reduce(*state, out, self, reduction, call);
+      },
+      scale);
 }
 
 void reduce(const Handle& group, const Tensor& out, const Tensor& self, int64_t dst,
@@ -49,9 +59,12 @@ void reduce(const Handle& group, const Tensor& out, const Tensor& self, int64_t 
   const Reduction reduction = reduction_of(self, reduce_op, scale, op);
   Signature signature = signature_for(op, self, reduction);
   signature.root = static_cast<int32_t>(dst);
-  run_operator(state, op, signature, out, self, [&](const mt_comm_call& call) {
-    return start_reduce(*state, out, self, dst, reduction, call);
-  });
+  run_operator(
+      state, op, signature, out, self,
+      [&](const mt_comm_call& call) {
+        return start_reduce(*state, out, self, dst, reduction, call);
+      },
+      scale);
 }
 
 void broadcast(const Handle& group, const Tensor& out, const Tensor& self, int64_t src) {
@@ -76,10 +89,12 @@ void reduce_scatter(const Handle& group, const Tensor& out, const Tensor& self,
   const char* op = "reduce_scatter_tensor";
   const auto state = group_of(group, op);
   const Reduction reduction = reduction_of(self, reduce_op, scale, op);
-  run_operator(state, op, signature_for(op, self, reduction), out, self,
-               [&](const mt_comm_call& call) {
-                 return start_reduce_scatter(*state, out, self, reduction, call);
-               });
+  run_operator(
+      state, op, signature_for(op, self, reduction), out, self,
+      [&](const mt_comm_call& call) {
+        return start_reduce_scatter(*state, out, self, reduction, call);
+      },
+      scale);
 }
 
 void all_to_all(const Handle& group, const Tensor& out, const Tensor& self, IntList out_sizes,
