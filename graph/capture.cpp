@@ -92,7 +92,10 @@ struct Capture::State {
     return value(buffer, impl);
   }
 
+  // Storages that the function makes on this thread have ids between these.
   const uint64_t begin = new_storage_id();
+  uint64_t end = 0;
+  absl::flat_hash_set<uint64_t> leaving;  // storages
   // By buffer: whether it was first seen as memory that a node replaces as a whole.
   std::vector<bool> replaced_first;
 
@@ -108,11 +111,9 @@ struct Capture::State {
     }
   }
 
-  // Memory that the function allocated without an operator and filled is no tensor from outside,
-  // unless someone keeps it who does not get it as a result or as a grad.
-  void adopt_allocated(const std::vector<Tensor>& results) {
-    const uint64_t end = new_storage_id();
-    absl::flat_hash_set<uint64_t> leaving;
+  // Notes which storages leave the function, as results or as grads.
+  void note_leaving(const std::vector<Tensor>& results) {
+    end = new_storage_id();
     for (const Tensor& result : results) {
       if (result.defined()) leaving.insert(result.impl()->storage->abi.id);
     }
@@ -120,15 +121,24 @@ struct Capture::State {
       const Tensor grad = touched.tensor.grad();
       if (grad.defined()) leaving.insert(grad.impl()->storage->abi.id);
     }
+  }
+
+  // Returns whether the function made a tensor that seems to come from outside: nobody refers to it
+  // any more, except as a result or a grad.
+  bool is_made_inside(const Tensor& tensor) const {
+    const uint64_t id = tensor.impl()->storage->abi.id;
+    return is_gone(*tensor.impl()) || (is_between(id, begin, end) && leaving.contains(id));
+  }
+
+  // Memory that the function allocated without an operator and filled is no tensor from outside.
+  void adopt_allocated() {
     replaced_first.resize(graph().buffers.size());
     std::vector<Tensor> kept;
     for (size_t b = 0; b < graph().buffers.size(); ++b) {
       Buffer& buffer = graph().buffers[b];
       if (buffer.origin != Origin::kOutside) continue;
       Tensor& tensor = recorded.outside[buffer.index];
-      const uint64_t id = tensor.impl()->storage->abi.id;
-      if (replaced_first[b] &&
-          (is_gone(*tensor.impl()) || (is_between(id, begin, end) && leaving.contains(id)))) {
+      if (replaced_first[b] && is_made_inside(tensor)) {
         buffer = {Origin::kInside, -1, {}, buffer.device, buffer.bytes};
         continue;
       }
@@ -155,19 +165,20 @@ struct Capture::State {
     return impl.refs.load() <= held && impl.storage->refs.load() <= 1;
   }
 
-  // Throws if a node writes a tensor from outside that nobody refers to any more: the function made
-  // it from values of the host, and each call would need a new one.
+  // Throws if a node writes, or the function returns, a tensor that the function made from values
+  // of the host: each call would need a new one.
   void refuse_written_constants() const {
     std::vector<bool> written(graph_written());
     for (size_t b = 0; b < written.size(); ++b) {
       const Buffer& buffer = recorded.graph.buffers[b];
-      if (!written[b] || buffer.origin != Origin::kOutside) continue;
-      const TensorImpl& impl = *recorded.outside[buffer.index].impl();
-      if (!is_gone(impl)) continue;
-      fail(ErrorCode::kUnsupported, "[compile] the function writes a tensor of shape ",
-           shape_str(impl.sizes()),
-           " that it makes from values of the host: write a clone() of it, which each call makes "
-           "anew");
+      if (buffer.origin != Origin::kOutside) continue;
+      const Tensor& tensor = recorded.outside[buffer.index];
+      const bool leaves_it = leaving.contains(tensor.impl()->storage->abi.id);
+      if ((!written[b] && !leaves_it) || !is_made_inside(tensor)) continue;
+      fail(ErrorCode::kUnsupported, "[compile] the function ", written[b] ? "writes" : "returns",
+           " a tensor of shape ", shape_str(tensor.sizes()),
+           " that it makes from values of the host: ", written[b] ? "write" : "return",
+           " a clone() of it, which each call makes anew");
     }
   }
   std::vector<bool> graph_written() const {
@@ -256,6 +267,8 @@ constexpr CaptureTable kTable = {host_access, grad_read, grad_written};
 
 }  // namespace
 
+bool is_recording() { return active != nullptr; }
+
 Capture::Capture(const std::vector<Tensor>& arguments)
     : state_(std::make_unique<State>()), wanted_(thread_state.wanted) {
   if (active != nullptr) {
@@ -294,7 +307,8 @@ Recorded Capture::finish(const std::vector<Tensor>& results) {
     }
     state_->graph().results.push_back(result.defined() ? state_->operand(result) : kNoValue);
   }
-  state_->adopt_allocated(results);
+  state_->note_leaving(results);
+  state_->adopt_allocated();
   state_->refuse_written_constants();
   state_->finish_grads();
   return std::move(state_->recorded);

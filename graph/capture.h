@@ -51,6 +51,9 @@ class Capture {
   uint32_t wanted_;
 };
 
+// Returns whether a Capture of this thread exists.
+bool is_recording();
+
 // One call of an operator, in the frame of its wrapper (wrappers.h).
 class Call {
  public:

@@ -7,6 +7,7 @@ namespace mytorch::graph {
 namespace {
 
 std::vector<Value> record_call(const CustomOperator& op, const std::vector<Value>& args) {
+  if (!is_recording()) return next_custom(kLayerCapture, op, args);
   Call call(op.entry, kFunction);
   for (const Value& arg : args) {
     if (const auto* tensor = std::get_if<Tensor>(&arg.variant())) {

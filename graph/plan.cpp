@@ -123,8 +123,8 @@ struct Plan::Impl {
     const auto ndim = static_cast<size_t>(like.dl.ndim);
     const IntList sizes(like.dl.shape, ndim), strides(like.dl.strides, ndim);
     const ScalarType dtype = from_abi(like.dl.dtype);
-    const int64_t offset =
-        static_cast<const char*>(like.dl.data) - static_cast<const char*>(storage_of(&like)->data);
+    const int64_t offset = static_cast<const char*>(like.dl.data) -
+                           static_cast<const char*>(storage_of(&like)->data) - memory.begin;
     for (const auto& [known, at] : memory.headers) {
       const TensorImpl& impl = *known.impl();
       if (at == offset && impl.dtype == dtype && impl.sizes() == sizes &&
@@ -257,8 +257,8 @@ struct Plan::Impl {
     const size_t known = memories.size();
     running = &node;
     const std::vector<Value> results = interpret(node, tensor_of);
-    const bool interpreted =
-        host_accesses != accesses || is_complex_node(node) || takes_handle(node.op());
+    const bool interpreted = host_accesses != accesses || is_complex_node(node) ||
+                             crosses_devices(node) || takes_handle(node.op());
     if (interpreted) {
       steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(begin), steps.end());
       forget(known);
@@ -303,6 +303,20 @@ struct Plan::Impl {
   static bool takes_handle(const OpInfo& op) {
     return std::any_of(op.args, op.args + op.num_args,
                        [](const ArgInfo& arg) { return arg.type == ArgType::kHandle; });
+  }
+
+  // Copies between devices are no kernels.
+  bool crosses_devices(const Node& node) const {
+    const Device* first = nullptr;
+    bool found = false;
+    const auto look = [&](ValueId id) {
+      const Device& device = graph.buffer_of(id).device;
+      if (first == nullptr) first = &device;
+      found = found || *first != device;
+    };
+    node.for_each_operand(look);
+    node.for_each_result(look);
+    return found;
   }
 
   bool is_complex_node(const Node& node) const {

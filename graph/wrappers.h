@@ -42,6 +42,9 @@ struct Wrapper;
 template <class Op, Form form, class R, class... P>
 struct Wrapper<Op, form, R(P...)> {
   static R call(P... args) {
+    if (!is_recording()) [[unlikely]] {
+      return Layered<Op, form>::template next<kLayerCapture>(static_cast<P&&>(args)...);
+    }
     Call call(Op::entry, form);
     (add(call, args), ...);
     if constexpr (std::is_void_v<R>) {

@@ -17,6 +17,7 @@
 #include "mytorch/ops/reshape.h"
 #include "mytorch/ops/to.h"
 #include "mytorch/ops/where.h"
+#include "mytorch/thread_state.h"
 
 namespace mytorch {
 namespace {
@@ -78,6 +79,11 @@ TensorSpec spec_like(const Tensor& self) {
 
 Tensor scalar_tensor(const Scalar& value, std::optional<ScalarType> dtype, Device device) {
   return full(IntList(), value, dtype.value_or(kFloat32), device);
+}
+
+Tensor empty_for_values(IntList sizes, ScalarType dtype) {
+  const LayerMask unrecorded(kLayerCapture);
+  return mytorch::empty(sizes, dtype);
 }
 
 namespace shape {

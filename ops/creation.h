@@ -19,4 +19,8 @@ Tensor new_like(const Tensor& self, ScalarType dtype, Device device);
 // Returns the spec of such a tensor, with the type and device of `self`.
 TensorSpec spec_like(const Tensor& self);
 
+// Returns memory that the host is going to fill with values. To a graph that is being recorded,
+// they are a constant.
+Tensor empty_for_values(IntList sizes, ScalarType dtype);
+
 }  // namespace mytorch

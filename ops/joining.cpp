@@ -10,6 +10,7 @@
 #include "mytorch/ops/meshgrid.h"
 #include "mytorch/ops/stack.h"
 #include "ops/check.h"
+#include "ops/creation.h"
 #include "ops/geometry.h"
 
 namespace mytorch::composite {
@@ -96,7 +97,7 @@ Tensor combinations(const Tensor& self, int64_t r, bool with_replacement) {
   const int64_t n = self.numel();
   if (r == 0) return self.slice(0, 0, 0);
   const int64_t rows = count_combinations(n, r, with_replacement, op);
-  const Tensor index = mytorch::empty({rows, r}, kInt64);
+  const Tensor index = empty_for_values({rows, r}, kInt64);
   // Counts as an odometer whose digits ascend.
   auto* digits = index.data<int64_t>();
   for (int64_t i = 0; rows > 0 && i < r; ++i) digits[i] = with_replacement ? 0 : i;

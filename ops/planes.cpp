@@ -7,6 +7,7 @@
 #include "mytorch/ops/index_add.h"
 #include "mytorch/ops/zeros.h"
 #include "ops/check.h"
+#include "ops/creation.h"
 #include "ops/geometry.h"
 
 namespace mytorch::composite {
@@ -76,7 +77,7 @@ struct Fold {
     const int64_t count = static_cast<int64_t>((room - reach) / stride[d]) + 1;
     check_shape(Wide{count} * kernel[d] <= kMostIndices, op, "the windows would have more than ",
                 kMostIndices, " rows or columns");
-    const Tensor index = mytorch::empty({count * kernel[d]}, kInt64);
+    const Tensor index = empty_for_values({count * kernel[d]}, kInt64);
     auto* to = index.data<int64_t>();
     for (int64_t i = 0; i < count; ++i) {
       for (int64_t k = 0; k < kernel[d]; ++k) *to++ = i * stride[d] + k * dilation[d];

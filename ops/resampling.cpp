@@ -17,6 +17,7 @@
 #include "mytorch/ops/zeros.h"
 #include "mytorch/ops/zeros_like.h"
 #include "ops/check.h"
+#include "ops/creation.h"
 #include "ops/geometry.h"
 #include "ops/precision.h"
 
@@ -60,7 +61,8 @@ Taps make_taps(const Axis& axis, const char* op) {
   constexpr int64_t kMost = int64_t{1} << 28;
   check_value(Wide{count} * axis.out <= kMost, op, "resizing ", axis.in, " elements to ", axis.out,
               " takes more than ", kMost, " weights");
-  Taps taps{mytorch::empty({count, axis.out}, kInt64), mytorch::empty({count, axis.out}, kFloat64)};
+  Taps taps{empty_for_values({count, axis.out}, kInt64),
+            empty_for_values({count, axis.out}, kFloat64)};
   auto* index = taps.index.data<int64_t>();
   auto* weight = taps.weight.data<double>();
   const auto last = static_cast<double>(axis.in - 1);

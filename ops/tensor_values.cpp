@@ -13,8 +13,8 @@
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops/contiguous.h"
-#include "mytorch/ops/empty.h"
 #include "mytorch/ops/to.h"
+#include "ops/creation.h"
 
 namespace mytorch {
 namespace {
@@ -140,7 +140,8 @@ void store(const Tensor& to, const std::vector<Scalar>& numbers) {
 
 Tensor tensor(const Literal& values, const TensorOptions& options) {
   const Numbers numbers(values);
-  const Tensor made = empty(numbers.sizes(), options.dtype_opt().value_or(numbers.dtype()));
+  const Tensor made =
+      empty_for_values(numbers.sizes(), options.dtype_opt().value_or(numbers.dtype()));
   store(made, numbers.list());
   return options.finish(to(made, options.device()));
 }
@@ -153,7 +154,7 @@ Tensor detail::copy_of_bools(const std::vector<bool>& values, const TensorOption
 Tensor detail::copy_of_elements(const void* data, size_t size, ScalarType type,
                                 const TensorOptions& options) {
   const NoGradGuard no_grad;
-  const Tensor copy = empty({static_cast<int64_t>(size)}, type);
+  const Tensor copy = empty_for_values({static_cast<int64_t>(size)}, type);
   if (size != 0) std::memcpy(copy.impl()->abi.dl.data, data, size * element_size(type));
   const ScalarType usual = is_integral(type)     ? kInt64
                            : type == kFloat64    ? kFloat32

@@ -97,9 +97,10 @@ void Task::run() {
   seed();
   if (several_devices_) {
     if (recording_graph()) {
-      fail(ErrorCode::kUnsupported,
-           "[backward] a compiled function cannot record a backward over several devices: compile a "
-           "function for each device");
+      fail(
+          ErrorCode::kUnsupported,
+          "[backward] a compiled function cannot record a backward over several devices: compile a "
+          "function for each device");
     }
     run_parallel();
   } else {

@@ -44,11 +44,7 @@ def chain(name: str, size: int, operators: int) -> None:
 
 def train_mlp(batch: int) -> None:
     model = torch.nn.Sequential(
-        torch.nn.Linear(784, 256),
-        torch.nn.ReLU(),
-        torch.nn.Linear(256, 256),
-        torch.nn.ReLU(),
-        torch.nn.Linear(256, 10),
+        torch.nn.Linear(784, 256), torch.nn.ReLU(), torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10)
     )
     sgd = torch.optim.SGD(model.parameters(), 0.01)
     x, y = torch.randn(batch, 784), torch.randint(0, 10, (batch,))

@@ -2,7 +2,9 @@
 
 #include <cmath>
 
+#include "mytorch/autocast.h"
 #include "mytorch/autograd.h"
+#include "mytorch/autograd/vmap.h"
 #include "mytorch/generator.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/mytorch.h"
@@ -179,6 +181,121 @@ TEST(Compile, ALearningRateIsReadByEachCall) {
   EXPECT_EQ(compiled.stats().recorded, 1);
 }
 
+TEST(Compile, GradsOfArgumentsAreSet) {
+  auto compiled = compile([](const Tensor& x) { (x * x).sum().backward(); });
+  for (uint64_t seed = 1; seed < 5; ++seed) {
+    const Tensor x = drawn({4}, seed).requires_grad_();
+    compiled(x);
+    expect_same(x.grad(), x.detach() * 2);
+  }
+  EXPECT_EQ(compiled.stats().recorded, 1);
+}
+
+TEST(Compile, OptionsOfModulesAndOptimizersRecordAgain) {
+  nn::Dropout dropout(0.5);
+  auto compiled = compile([&](const Tensor& x) { return dropout(x); });
+  const Tensor x = ones({64});
+  for (int i = 0; i < 3; ++i) EXPECT_GT(compiled(x).eq(0).sum().item<int64_t>(), 0);
+  EXPECT_EQ(compiled.stats().recorded, 1);
+  dropout.eval();
+  for (int i = 0; i < 3; ++i) expect_same(compiled(x), x);
+  EXPECT_EQ(compiled.stats().recorded, 2);
+
+  const Tensor w = ones({1}).requires_grad_();
+  nn::optim::SGD sgd({w}, nn::optim::SGDOptions(1.0));
+  auto step = compile([&](const Tensor& gradient) {
+    w.set_grad(gradient.clone());
+    sgd.step();
+  });
+  for (int i = 0; i < 3; ++i) step(zeros({1}));
+  EXPECT_EQ(step.stats().recorded, 1);
+  sgd.options().weight_decay = 0.5;
+  step(zeros({1}));
+  step(zeros({1}));
+  EXPECT_EQ(step.stats().recorded, 2);
+  EXPECT_EQ(w.item<float>(), 0.25f);
+}
+
+TEST(Compile, GradModeAndAutocastRecordAgain) {
+  auto compiled = compile([](const Tensor& x) { return matmul(x, x); });
+  const Tensor x = drawn({4, 4}, 1);
+  for (int i = 0; i < 3; ++i) expect_same(compiled(x), matmul(x, x));
+  {
+    const AutocastGuard autocast(kCPU, kBFloat16);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(compiled(x).dtype(), kBFloat16);
+  }
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(compiled(x).dtype(), kFloat32);
+  EXPECT_EQ(compiled.stats().recorded, 2);
+}
+
+TEST(Compile, ArgumentsMayBeSlicesOfOneTensor) {
+  auto compiled = compile([](const Tensor& x) { return x.t() + 1; });
+  const Tensor all = drawn({5, 4, 16}, 1);
+  for (int64_t i = 0; i < 5; ++i) expect_same(compiled(all[i]), all[i].t() + 1);
+  EXPECT_EQ(compiled.stats().recorded, 1);
+  // An argument that shares memory with a tensor from outside is another case.
+  const Tensor total = zeros({4, 16});
+  auto adds = compile([&](const Tensor& x) {
+    total.add_(1);
+    return x + 0;
+  });
+  for (int i = 0; i < 3; ++i) expect_same(adds(all[0]), all[0]);
+  for (int i = 4; i < 7; ++i) expect_same(adds(total), full({4, 16}, i, kFloat32));
+  EXPECT_EQ(adds.stats().recorded, 2);
+}
+
+TEST(Compile, DataOfParametersMayBeReplaced) {
+  const Tensor w = ones({3}).requires_grad_();
+  auto compiled = compile([&](const Tensor& x) { return (w * x).detach(); });
+  const Tensor x = drawn({3}, 1);
+  for (int i = 0; i < 3; ++i) expect_same(compiled(x), x);
+  w.set_data(full({3}, 2.0, kFloat32));
+  expect_same(compiled(x), x * 2);
+  EXPECT_EQ(compiled.stats().recorded, 1);
+  w.set_data(full({3}, 2.0, kFloat64));
+  EXPECT_EQ(compiled(x).dtype(), kFloat64);
+  EXPECT_EQ(compiled.stats().recorded, 2);
+}
+
+TEST(Compile, VmapAndCustomFunctionsTakePart) {
+  auto compiled = compile([](const Tensor& xs, const Tensor& w) {
+    return autograd::vmap([&](const Tensor& x) { return tanh(matmul(w, x)).sum(); })(xs);
+  });
+  for (uint64_t seed = 1; seed < 4; ++seed) {
+    const Tensor xs = drawn({5, 3}, seed), w = drawn({4, 3}, seed + 10);
+    expect_same(compiled(xs, w),
+                autograd::vmap([&](const Tensor& x) { return tanh(matmul(w, x)).sum(); })(xs));
+  }
+  EXPECT_EQ(compiled.stats().recorded, 1);
+}
+
+TEST(Compile, ACompiledFunctionInsideAnotherIsAPartOfIt) {
+  auto inner = compile([](const Tensor& x) { return x * 2; });
+  auto outer = compile([&](const Tensor& x) { return inner(x) + 1; });
+  const Tensor x = drawn({3}, 1);
+  for (int i = 0; i < 3; ++i) expect_same(outer(x), x * 2 + 1);
+  EXPECT_EQ(inner.stats().recorded, 0);
+}
+
+TEST(Compile, TheOldestRecordingIsDropped) {
+  auto compiled = compile([](const Tensor& x) { return x + 1; }, {.cache_size = 2});
+  for (const int64_t size : {1, 2, 3, 1}) compiled(ones({size}));
+  EXPECT_EQ(compiled.stats().recorded, 4);
+  compiled(ones({3}));
+  EXPECT_EQ(compiled.stats().recorded, 4);
+}
+
+TEST(Compile, AnErrorInTheFunctionLeavesTheThreadAsItWas) {
+  bool fails = true;
+  auto compiled = compile([&](const Tensor& x) {
+    if (fails) throw std::runtime_error("mine");
+    return x + 1;
+  });
+  EXPECT_THROW(compiled(ones({2})), std::runtime_error);
+  fails = false;
+  for (int i = 0; i < 3; ++i) expect_same(compiled(ones({2})), full({2}, 2.0, kFloat32));
+}
+
 // ---- what a graph cannot hold ----
 
 template <class Function>
@@ -202,6 +319,14 @@ TEST(Compile, RefusesHostReads) {
   EXPECT_NE(message_of([&] { shape(ones({2})); }).find("nonzero"), std::string::npos);
   // The thread is not left recording.
   EXPECT_EQ(ones({2}).sum().item<float>(), 2);
+}
+
+TEST(Compile, RefusesWritesToTensorsMadeFromValuesOfTheHost) {
+  auto compiled = compile([](const Tensor& x) { return tensor({1.0f, 2.0f}).add_(x); });
+  EXPECT_NE(message_of([&] { compiled(ones({2})); }).find("write a clone() of it"),
+            std::string::npos);
+  auto clones = compile([](const Tensor& x) { return tensor({1.0f, 2.0f}).clone().add_(x); });
+  for (int i = 0; i < 3; ++i) expect_same(clones(ones({2})), tensor({2.0f, 3.0f}));
 }
 
 TEST(Compile, RefusesResultsWithHistory) {
