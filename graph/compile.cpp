@@ -19,7 +19,7 @@ struct Cache::Impl {
     std::unique_ptr<Plan> plan;
   };
 
-  explicit Impl(CompileOptions options_) : options(std::move(options_)) {
+  explicit Impl(const CompileOptions& given) : options(given) {
     if (options.cache_size < 1) {
       fail(ErrorCode::kValue, "[compile] cache_size is ", options.cache_size, ": give at least 1");
     }
@@ -85,7 +85,7 @@ struct Cache::Impl {
   CompileStats stats;
 };
 
-Cache::Cache(CompileOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Cache::Cache(const CompileOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 Cache::~Cache() = default;
 
 std::vector<Tensor> Cache::run(const std::vector<Tensor>& arguments,

@@ -15,7 +15,7 @@ bool Node::random() const {
 }
 
 std::string Node::name() const {
-  const std::string full = op().name;
+  std::string full = op().name;
   if (form == kFunction) return full;
   const size_t base = std::string_view(op().base).size();
   return absl::StrCat(op().base, form == kInplace ? "_" : "_out", full.substr(base));

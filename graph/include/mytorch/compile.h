@@ -64,7 +64,7 @@ namespace graph {
 class Cache {
  public:
   using Function = std::function<std::vector<Tensor>()>;
-  explicit Cache(CompileOptions options);
+  explicit Cache(const CompileOptions& options);
   ~Cache();
   Cache(const Cache&) = delete;
   Cache& operator=(const Cache&) = delete;
@@ -103,8 +103,8 @@ requires(std::is_arithmetic_v<T> ||
 template <class F>
 class Compiled {
  public:
-  Compiled(F f, CompileOptions options)
-      : f_(std::move(f)), cache_(std::make_shared<graph::Cache>(std::move(options))) {}
+  Compiled(F f, const CompileOptions& options)
+      : f_(std::move(f)), cache_(std::make_shared<graph::Cache>(options)) {}
 
   // Takes what the function takes: tensors, std::vector<Tensor> and numbers. Returns what it
   // returns: nothing, a Tensor, or a std::tuple or std::vector of them.
@@ -145,8 +145,8 @@ class Compiled {
 // Returns a function that records `f` in its first call and replays it in further ones. Results of
 // replays are those of `f`, bit for bit.
 template <class F>
-Compiled<std::decay_t<F>> compile(F&& f, CompileOptions options = {}) {
-  return {std::forward<F>(f), std::move(options)};
+Compiled<std::decay_t<F>> compile(F&& f, const CompileOptions& options = {}) {
+  return {std::forward<F>(f), options};
 }
 
 }  // namespace mytorch
