@@ -118,8 +118,14 @@ void Session::look_after(GroupState& state, const std::vector<int>& lost) {
     for (int rank = 0; rank < state.size; ++rank) {
       if (!store_->find(ended_key(state.world_ranks[static_cast<size_t>(rank)])).has_value())
         continue;
-      state.fail(absl::StrCat("rank ", rank, " of group ", state.name,
-                              " has ended without coming to call #", number));
+      const std::string why = absl::StrCat("rank ", rank, " of group ", state.name,
+                                           " has ended without coming to call #", number);
+      // The others may notice that the group ends before they notice why.
+      try {
+        store_->set("failure/" + state.name, why);
+      } catch (const Error&) {  // they find out by themselves
+      }
+      state.fail(why);
       return;
     }
   }
