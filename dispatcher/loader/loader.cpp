@@ -1,11 +1,7 @@
 // Finds and opens the shared libraries of backends.
-#include <dirent.h>
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <mutex>
 #include <utility>
 
@@ -15,7 +11,7 @@
 #include "dispatcher/choice/choice.h"
 #include "dispatcher/choice/pins.h"
 #include "dispatcher/custom/custom.h"
-#include "dispatcher/loader/library_check.h"
+#include "dispatcher/loader/plugins.h"
 #include "dispatcher/profiler/profile.h"
 #include "mytorch/backends.h"
 
@@ -66,57 +62,6 @@ void run_init(mt_backend_init_fn init, const std::string& path) {
   add_backend(std::move(backend));
 }
 
-std::string library_directory() {
-  Dl_info info;
-  if (dladdr(reinterpret_cast<void*>(&run_init), &info) == 0 || info.dli_fname == nullptr)
-    return "";
-  std::error_code ignored;
-  return std::filesystem::weakly_canonical(info.dli_fname, ignored).parent_path().string();
-}
-
-std::vector<std::string> libraries_in(const std::string& directory) {
-  std::vector<std::string> paths;
-  DIR* dir = opendir(directory.c_str());
-  if (dir == nullptr) return paths;
-  while (const dirent* entry = readdir(dir)) {
-    const std::string name = entry->d_name;
-    if (name.size() > 3 && name.compare(name.size() - 3, 3, ".so") == 0) {
-      paths.push_back(absl::StrCat(directory, "/", name));
-    }
-  }
-  closedir(dir);
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
-
-std::vector<std::string> default_libraries() {
-  if (const char* list = std::getenv("MYTORCH_BACKEND_PATH")) {
-    std::vector<std::string> paths;
-    std::string rest = list;
-    while (!rest.empty()) {
-      const size_t colon = rest.find(':');
-      const std::string one = rest.substr(0, colon);
-      rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
-      if (one.empty()) continue;
-      std::error_code ignored;
-      if (!std::filesystem::is_directory(one, ignored)) {
-        paths.push_back(one);  // not a directory: a library, or reported as damaged
-        continue;
-      }
-      const auto found = libraries_in(one);
-      paths.insert(paths.end(), found.begin(), found.end());
-    }
-    return paths;
-  }
-  // Beside the library; for a statically linked program in bin/, in ../lib.
-  const std::string base = library_directory();
-  for (const char* below : {"/mytorch/backends", "/../lib/mytorch/backends"}) {
-    auto found = libraries_in(base + below);
-    if (!found.empty()) return found;
-  }
-  return {};
-}
-
 // Warns about unknown names in MYTORCH_PREFER, which would otherwise go unnoticed.
 void check_preferences() {
   for (const Preference& preference : environment_preferences()) {
@@ -153,19 +98,8 @@ void load_backend(const std::string& path) {
   Loader& l = loader();
   std::lock_guard<std::recursive_mutex> lock(l.mutex);
   if (std::find(l.loaded.begin(), l.loaded.end(), path) != l.loaded.end()) return;
-  check_library(path);
-  // RTLD_LOCAL: two backends may depend on different versions of the same library.
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* reason = dlerror();
-    fail(ErrorCode::kIo, "[backend] cannot open ", path, ": ",
-         reason != nullptr ? reason : "no reason given");
-  }
-  auto* init = reinterpret_cast<mt_backend_init_fn>(dlsym(library, "mt_backend_init"));
-  if (init == nullptr) {
-    fail(ErrorCode::kIo, "[backend] ", path,
-         " is not a backend: it does not export mt_backend_init (mytorch/abi.h)");
-  }
+  const PluginKind kind{"backend", "a backend", "mt_backend_init", "mytorch/abi.h", ErrorCode::kIo};
+  auto* init = reinterpret_cast<mt_backend_init_fn>(open_plugin(path, kind));
   run_init(init, path);
   l.loaded.push_back(path);
 }
@@ -180,7 +114,7 @@ bool load_default_backends() {
   std::lock_guard<std::recursive_mutex> lock(l.mutex);
   if (l.defaults_done) return false;
   l.defaults_done = true;
-  for (const std::string& path : default_libraries()) {
+  for (const std::string& path : default_plugins("MYTORCH_BACKEND_PATH", "backends")) {
     try {
       load_backend(path);
     } catch (const Error& error) {

@@ -2,20 +2,17 @@
 // mytorch/comm beside the library.
 #include "distributed/engine/engine.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "core/runtime/context.h"
 #include "core/types/errors.h"
-#include "dispatcher/loader/library_check.h"
+#include "dispatcher/loader/plugins.h"
 #include "mytorch/distributed.h"
 
 namespace mytorch::distributed {
@@ -76,62 +73,10 @@ void add_engine(mt_comm_init_fn init, const std::string& path) {
 }
 
 void load_engine(const std::string& path) {
-  check_library(path);
-  // RTLD_LOCAL: two engines may depend on different versions of the same library.
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* reason = dlerror();
-    // As of a library that needs another one, which this machine lacks.
-    fail(ErrorCode::kUnsupported, "[comm] cannot open ", path, ": ",
-         reason != nullptr ? reason : "no reason given");
-  }
-  auto* init = reinterpret_cast<mt_comm_init_fn>(dlsym(library, "mt_comm_init"));
-  if (init == nullptr) {
-    fail(ErrorCode::kIo, "[comm] ", path,
-         " is not an engine: it does not export mt_comm_init (mytorch/abi_comm.h)");
-  }
-  add_engine(init, path);
-}
-
-std::vector<std::string> libraries_in(const std::string& folder) {
-  std::vector<std::string> paths;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    if (entry.path().extension() == ".so") paths.push_back(entry.path().string());
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
-
-std::vector<std::string> default_engines() {
-  if (const char* list = std::getenv("MYTORCH_COMM_PATH")) {
-    std::vector<std::string> paths;
-    std::string rest = list;
-    while (!rest.empty()) {
-      const size_t colon = rest.find(':');
-      const std::string one = rest.substr(0, colon);
-      rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
-      std::error_code ignored;
-      if (std::filesystem::is_directory(one, ignored)) {
-        const auto found = libraries_in(one);
-        paths.insert(paths.end(), found.begin(), found.end());
-      } else if (!one.empty()) {
-        paths.push_back(one);
-      }
-    }
-    return paths;
-  }
-  Dl_info info;
-  if (dladdr(reinterpret_cast<void*>(&load_engine), &info) == 0 || info.dli_fname == nullptr) {
-    return {};
-  }
-  std::error_code ignored;
-  const auto base = std::filesystem::weakly_canonical(info.dli_fname, ignored).parent_path();
-  for (const char* below : {"mytorch/comm", "../lib/mytorch/comm"}) {
-    auto found = libraries_in((base / below).string());
-    if (!found.empty()) return found;
-  }
-  return {};
+  // An engine that needs a library which this machine lacks is an ordinary case.
+  const PluginKind kind{"comm", "an engine", "mt_comm_init", "mytorch/abi_comm.h",
+                        ErrorCode::kUnsupported};
+  add_engine(reinterpret_cast<mt_comm_init_fn>(open_plugin(path, kind)), path);
 }
 
 void load_defaults() {
@@ -139,7 +84,7 @@ void load_defaults() {
   const std::lock_guard<std::recursive_mutex> lock(e.mutex);
   if (e.defaults_done) return;
   e.defaults_done = true;
-  for (const std::string& path : default_engines()) {
+  for (const std::string& path : default_plugins("MYTORCH_COMM_PATH", "comm")) {
     try {
       load_engine(path);
     } catch (const Error& error) {

@@ -8,6 +8,7 @@
 #include "mytorch/generator.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/mytorch.h"
+#include "mytorch/tensor_impl.h"
 #include "tests/autograd/util.h"
 
 namespace mytorch {
@@ -45,6 +46,16 @@ TEST(Compile, ResultsAreFreshMemory) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(results[i][0].item<float>(), i + 1);
 }
 
+TEST(Compile, APlanKeepsNeitherArgumentsNorResults) {
+  auto compiled = compile([](const Tensor& x) { return x + 1; });
+  for (int i = 0; i < 4; ++i) {
+    const Tensor x = drawn({3}, 1);
+    const Tensor y = compiled(x);
+    EXPECT_EQ(x.impl()->storage->refs.load(), 1u) << i;
+    EXPECT_EQ(y.impl()->storage->refs.load(), 1u) << i;
+  }
+}
+
 TEST(Compile, InPlaceWritesReachArgumentsAndTensorsFromOutside) {
   const Tensor total = zeros({3});
   auto compiled = compile([&](const Tensor& x) {
@@ -58,6 +69,10 @@ TEST(Compile, InPlaceWritesReachArgumentsAndTensorsFromOutside) {
     EXPECT_EQ(x[1].item<float>(), 2);
   }
   EXPECT_EQ(total[0].item<float>(), 4);
+  // Writes count, for the checks of autograd and for copies that kernels keep.
+  const uint64_t version = total.version();
+  compiled(ones({3}));
+  EXPECT_GT(total.version(), version);
 }
 
 TEST(Compile, TakesNumbersListsAndGivesTuples) {
