@@ -1,6 +1,8 @@
 #include "autograd/meta.h"
 
+#include <mutex>
 #include <new>
+#include <utility>
 
 #include "autograd/operators.h"
 #include "autograd/pool.h"
@@ -52,13 +54,30 @@ void set_node(TensorImpl* tensor, Node* node, uint32_t output) {
   if (old != nullptr && old != meta.leaf) NodeAccess::release(old);
 }
 
+void clear_node(TensorImpl* tensor) {
+  AutogradMeta& meta = *tensor->autograd;
+  Node* old = std::exchange(meta.node, nullptr);
+  meta.output = 0;
+  if (meta.extras != nullptr && meta.extras->retained != nullptr) {
+    std::lock_guard<std::mutex> lock(meta.extras->retained->mutex);
+    meta.grad = meta.extras->retained->grad;
+  }
+  delete std::exchange(meta.extras, nullptr);
+  if (old != nullptr && old != meta.leaf) NodeAccess::release(old);
+}
+
 namespace {
 
 // Returns whether nothing else refers to the gradient's memory, so that it needs no copy.
 bool unshared(const Tensor& gradient) {
   const TensorImpl* impl = gradient.impl();
-  return impl->refs.load(std::memory_order_acquire) == 1 && impl->base == nullptr &&
-         impl->storage->refs.load(std::memory_order_acquire) == 1;
+  uint32_t kept = 0, kept_memory = 0;
+  if (recording_graph()) [[unlikely]] {
+    kept = capture_table->keeps(gradient) ? 1 : 0;
+    kept_memory = capture_table->keeps_memory(gradient) ? 1 : 0;
+  }
+  return impl->refs.load(std::memory_order_acquire) == 1 + kept && impl->base == nullptr &&
+         impl->storage->refs.load(std::memory_order_acquire) == 1 + kept_memory;
 }
 
 }  // namespace

@@ -14,6 +14,9 @@ void destroy_meta(TensorImpl* tensor);
 // Makes `node` (not yet counted) the history of the tensor. retain_grad, which belongs to the
 // tensor, moves to it.
 void set_node(TensorImpl* tensor, Node* node, uint32_t output);
+// Makes the tensor one without a history that requires no grad. Its hooks stay with the former
+// history, which writes no more to its grad.
+void clear_node(TensorImpl* tensor);
 
 // Returns the base of a view, whose history the view follows, or the tensor itself.
 inline TensorImpl* root_of(TensorImpl* tensor) {

@@ -55,6 +55,12 @@ void set_requires_grad(const Tensor& self, bool requires_grad) {
   impl->layer_flags |= kLayerAutograd;
 }
 
+void detach(const Tensor& self) {
+  TensorImpl* impl = self.impl();
+  if (impl->autograd != nullptr) clear_node(impl);
+  impl->layer_flags &= ~uint32_t{kLayerAutograd};
+}
+
 void data_replaced(TensorImpl* impl) {
   AutogradMeta& meta = *impl->autograd;
   if (meta.leaf == nullptr) return;
@@ -198,6 +204,7 @@ constexpr AutogradTable kTable = {
     .data_replaced = data_replaced,
     .set_requires_grad = set_requires_grad,
     .is_leaf = is_leaf,
+    .detach = detach,
     .grad = get_grad,
     .set_grad = set_grad,
     .retain_grad = retain_grad,

@@ -1,6 +1,6 @@
 # Parsing the same headers and instantiating the same templates takes half of the time of a file. Two remedies:
 #
-# mytorch_precompile(TARGET) precompiles the framework's common headers for all rooms, and
+# mytorch_precompile(TARGET KIND) precompiles the framework's common headers for all rooms of a kind, and
 # mytorch_precompile_test(TARGET) those of the tests for all tests. Files still include what they use; a build with
 # -DMYTORCH_PRECOMPILE=OFF proves it.
 #
@@ -28,8 +28,8 @@ function(mytorch_precompile_as kind target)
   endif()
 endfunction()
 
-function(mytorch_precompile target)
-  mytorch_precompile_as(rooms ${target} <absl/container/inlined_vector.h> <absl/strings/str_cat.h>
+function(mytorch_precompile target kind)
+  mytorch_precompile_as(${kind} ${target} <absl/container/inlined_vector.h> <absl/strings/str_cat.h>
     <absl/strings/str_join.h> <mytorch/tensor.h>)
 endfunction()
 

@@ -26,6 +26,12 @@ set(MYTORCH_QUICK_COMPILE $<$<CONFIG:Release>:-O1>)
 if(MYTORCH_SANITIZE MATCHES undefined)
   list(APPEND MYTORCH_QUICK_COMPILE $<$<COMPILE_LANGUAGE:C,CXX>:-fno-sanitize=undefined>)
 endif()
+# Generated wrappers of operators are half of the library, and instantiate a few templates for each record. Under
+# sanitizers, optimization more than doubles their compile time, and finds nothing.
+set(MYTORCH_OPTIMIZE_WRAPPERS "" CACHE STRING "The optimization of generated wrappers, if it differs from the others'")
+if(MYTORCH_SANITIZE AND NOT MYTORCH_OPTIMIZE_WRAPPERS)
+  set(MYTORCH_OPTIMIZE_WRAPPERS -O0)
+endif()
 # Calls within the library bypass the procedure linkage table.
 add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fno-semantic-interposition>
   $<$<COMPILE_LANGUAGE:C,CXX>:-fno-plt>)
@@ -43,4 +49,10 @@ if(MYTORCH_SANITIZE)
   add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${MYTORCH_SANITIZE}>
     $<$<COMPILE_LANGUAGE:C,CXX>:-fno-omit-frame-pointer>)
   add_link_options(-fsanitize=${MYTORCH_SANITIZE})
+  # GCC's names, which clang does not define.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND MYTORCH_SANITIZE MATCHES "address")
+    add_compile_definitions(__SANITIZE_ADDRESS__=1)
+  elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND MYTORCH_SANITIZE MATCHES "thread")
+    add_compile_definitions(__SANITIZE_THREAD__=1)
+  endif()
 endif()

@@ -119,6 +119,20 @@ def alias_header(alias: str, name: str, ops: list[Op]) -> str:
     return cpp.header(f"{alias}: another name of {name}.", [f"mytorch/ops/{name}.h"], lines)
 
 
+def namespace_header(space: str, ops: list[Op]) -> str:
+    """Emits functions of a namespace of torch's: linalg::det for the operator, or its alias, linalg_det."""
+    lines, includes = [], set()
+    for op, name in with_aliases(ops):
+        short = name.removeprefix(f"{space}_")
+        if short == name or op.derived:
+            continue
+        includes.add(f"mytorch/ops/{op.schema.name}.h")
+        lines += forwarding(op, short)
+    lines = ["", f"namespace mytorch::{space} {{", "", *lines, "", f"}}  // namespace mytorch::{space}"]
+    about = f"The functions of torch.{space}: {space}::NAME is the operator {space}_NAME."
+    return cpp.header(about, sorted(includes), lines)
+
+
 def with_aliases(ops: list[Op]) -> list[tuple[Op, str]]:
     """Returns each operator with each of its function names."""
     return [(op, name) for op in ops for name in (op.schema.name, *op.aliases)]
@@ -227,6 +241,8 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
             files[f"include/mytorch/ops/{alias}.h"] = alias_header(alias, name, overloads)
     public = sorted({name for op, name in with_aliases(ops) if not op.derived})
     files["include/mytorch/ops.h"] = cpp.header("Every operator.", [f"mytorch/ops/{name}.h" for name in public], [])
+    for space in ("linalg", "special"):
+        files[f"include/mytorch/{space}.h"] = namespace_header(space, ops)
     files["include/mytorch/tensor_methods.inc"] = methods(ops)
     files["private/mytorch/generated/bodies.h"] = bodies(ops)
     files["src/methods.cpp"] = method_bodies(ops)

@@ -85,6 +85,18 @@ class Gradient:
     numbers: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Rewrite:
+    """A rule by which graphs are rewritten; codegen/rewrites.py checks its texts. condition: "" if there is none."""
+
+    name: str
+    pattern: str
+    to: str
+    condition: str
+    mode: str
+    line: int
+
+
 @dataclass
 class Op:
     """One operator.
@@ -106,6 +118,7 @@ class Op:
     complex_variants: the programs for complex operands, if they differ from the body's.
     parts: the C++ function that computes a call with complex operands.
     parts_generated: that function is generated: the composite of a record with kernels.
+    rewrites: rules whose replacement calls the operator.
     """
 
     schema: Schema
@@ -140,6 +153,7 @@ class Op:
     complex_variants: tuple[Program, ...] = ()
     parts: str = ""
     parts_generated: bool = False
+    rewrites: tuple[Rewrite, ...] = ()
 
     @property
     def full_name(self) -> str:
@@ -149,6 +163,13 @@ class Op:
         """Returns whether operands may be of a category: `bool`, `integer` or `float`."""
         operands = [a.name for a in self.schema.tensor_args if self.types[a.name] == "same"]
         return not operands or any(category in ACCEPTS.get(self.accepts.get(a, ""), (category,)) for a in operands)
+
+    @property
+    def is_node(self) -> bool:
+        """Returns whether a graph has nodes of the operator. A composite without kernel is recorded as the operators
+        that it calls, unless it also works through a handle, which no other operator shows."""
+        handle = any(arg.type == "Handle" for arg in self.schema.args)
+        return self.meaning != "composite" or self.kernel_optional or handle
 
     @property
     def has_kernel(self) -> bool:

@@ -27,9 +27,10 @@ from codegen.gradients import (
     formulas,
     gradient_names,
 )
-from codegen.model import ACCEPTS, POLICIES, GradFormula, Gradient, GradOutput, Op, Result
+from codegen.model import ACCEPTS, POLICIES, GradFormula, Gradient, GradOutput, Op, Result, Rewrite
 from codegen.nodes import BOOL, ELEMENTARY, INDEX, NodeOp
 from codegen.reduce import build_reduce
+from codegen.rewrites import MODES, check, table
 from codegen.schema import SCALAR_TYPES, Schema, SchemaError, parse_schema
 from codegen.syntax import ExprError, parse, substitute
 from codegen.yamlfile import List, Map, Text, Value, YamlError, read
@@ -58,6 +59,7 @@ KEYS = (
     "non_finite",
     "autocast",
     "complex",
+    "rewrite",
 )
 PROMOTE = ("same", "float", "compare", "widen", "first", "none")
 FORMS = ("method", "inplace")
@@ -179,6 +181,7 @@ class _Record:
         self._attributes(op)
         before = len(self.errors.messages)
         self._names(op)
+        self._rewrites(op)
         self._meaning(op)
         self._complex(op)
         self._results(op)
@@ -264,6 +267,28 @@ class _Record:
                 f"`{layout.text}` is of primitives and of composites with a kernel whose results "
                 "have a shape that is known before",
             )
+
+    def _rewrites(self, op: Op) -> None:
+        """Reads `rewrite`, a list of rules. Their texts are checked when all operators are known."""
+        value = self.record.get("rewrite")
+        if value is None:
+            return
+        if not isinstance(value, List):
+            self.report(value.line, "`rewrite` is not a list of rules")
+            return
+        keys = ("name", "pattern", "to", "if", "mode")
+        for item in value.items:
+            given = {key.text: text for key, text in item.items} if isinstance(item, Map) else {}
+            texts = {key: text.text for key, text in given.items() if isinstance(text, Text)}
+            if unknown := [key for key in given if key not in keys or key not in texts]:
+                self.report(item.line, f"`rewrite.{unknown[0]}` is no text of a rule; there are {', '.join(keys)}")
+            elif missing := [key for key in ("name", "pattern", "to") if not texts.get(key)]:
+                self.report(item.line, f"a rule of `rewrite` has no `{missing[0]}`")
+            elif (mode := texts.get("mode", "default")) not in MODES:
+                self.report(given["mode"].line, f"`rewrite.mode: {mode}` is none of {', '.join(MODES)}")
+            else:
+                rule = Rewrite(texts["name"], texts["pattern"], texts["to"], texts.get("if", ""), mode, item.line)
+                op.rewrites += (rule,)
 
     def _types(self, op: Op) -> None:
         tensors = [a.name for a in op.schema.args if a.is_tensor or a.is_tensor_list]
@@ -435,6 +460,10 @@ class _Record:
             elif op.body is not None and (lacks := without_meaning(op.body.variants)):
                 self.report(value.line, f"`complex: true`, but {', '.join(lacks)} of complex numbers has no meaning")
             op.takes_complex = True
+        elif value.text == "kernel":
+            if op.meaning != "composite" or not op.kernel_optional:
+                self.report(value.line, "`complex: kernel` belongs to composites with kernels")
+            op.parts, op.parts_generated = "", False
         elif not _IDENTIFIER.fullmatch(value.text):
             self.report(value.line, f"`complex: {value.text}` is not a function's name")
         else:
@@ -620,6 +649,16 @@ def _add_aliases(ops: list[Op], aliases: list[tuple[Text, Value]], errors: _Erro
                     op.aliases += (alias.text,)
 
 
+def _check_rewrites(ops: list[Op], errors: _Errors) -> None:
+    known, lines = table(ops), {}
+    for op in ops:
+        for rule in op.rewrites:
+            if rule.name in lines:
+                errors.add(rule.line, op.full_name, f"the rule `{rule.name}` is already at line {lines[rule.name]}")
+            lines[rule.name] = rule.line
+            check(rule, op, known, lambda line, message, op=op: errors.add(line, op.full_name, message))
+
+
 def load_text(text: str, path: str = "ops.yaml") -> list[Op]:
     """Returns the ops of a file's text. Raises RecordErrors with every error."""
     errors = _Errors(path)
@@ -655,6 +694,7 @@ def load_text(text: str, path: str = "ops.yaml") -> list[Op]:
                 )
             ops.append(op)
     _add_aliases(ops, aliases, errors)
+    _check_rewrites(ops, errors)
     if errors.messages:
         raise RecordErrors(errors.texts())
     return ops

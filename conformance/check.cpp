@@ -245,7 +245,7 @@ bool Checker::run_case(const Case& c, const Fail& fail) {
     const Arguments own = copy_of(before);
     compare(c, reference_arguments, run(c, own), expected, {bits, 16}, "composite", fail);
   }
-  if (options_.compiled) check_compiled(c, before, fail);
+  if (options_.compiled) check_compiled(c, before, fail, &outcome_.in_regions);
   if (options_.gradients) check_gradient(c, options_.seed, device_, fail);
   return true;
 }
@@ -423,6 +423,7 @@ void Counts::count(const Outcome& outcome) {
     ++cases;
     refused += outcome.refused ? 1 : 0;
     missing += outcome.missing ? 1 : 0;
+    in_regions += outcome.in_regions ? 1 : 0;
     ++routes[static_cast<int>(outcome.refused || outcome.missing ? Route::kNone : outcome.route)];
   }
   failed += outcome.failures.empty() ? 0 : 1;

@@ -24,6 +24,7 @@ struct Outcome {
   std::vector<Failure> failures = {};
   bool missing = false;  // needs a kernel that Options::missing lists
   std::string dtype = {};
+  bool in_regions = false;  // a backend ran it as a region of a compiled function
 };
 
 // The outcomes of some cases.
@@ -32,6 +33,7 @@ struct Counts {
   int failed = 0;
   int refused = 0;
   int missing = 0;
+  int in_regions = 0;
   int routes[5] = {};  // by Route
   double worst = 0;
 
@@ -99,9 +101,10 @@ void check_inplace_form(const Case& c, const Arguments& arguments,
 void check_geometry(const Case& c, const Arguments& arguments, const std::vector<Value>& results,
                     const Fail& fail);
 // Compares results, written arguments and gradients of a compiled function (mytorch/compile.h) that
-// calls the operator with those of the call, bit for bit. Returns false if a graph cannot hold the
-// call.
-bool check_compiled(const Case& c, const Arguments& arguments, const Fail& fail);
+// calls the operator with those of the call, bit for bit; and, if a backend takes regions of
+// compiled functions, those of the default mode closely. Returns false if a graph cannot hold the
+// call. Sets `in_regions` if a region was run.
+bool check_compiled(const Case& c, const Arguments& arguments, const Fail& fail, bool* in_regions);
 // Checks first and second derivatives against finite differences in float64. Returns false if the
 // case is not suitable for that.
 bool check_gradient(const Case& c, uint64_t seed, Device device, const Fail& fail);

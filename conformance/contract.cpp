@@ -14,6 +14,7 @@ const std::vector<ContractTest>& contract_tests() {
     add_library_tests(*tests);
     add_memory_tests(*tests);
     add_stream_tests(*tests);
+    add_region_tests(*tests);
     return tests;
   }();
   return *all;

@@ -16,8 +16,17 @@ using Map = std::function<int64_t(int64_t size)>;
 struct Names {
   bool lists = false;     // int[], such as the sizes of a view
   bool integers = false;  // int, such as a number of channels
-  bool bounds = false;    // `high` of integer tensors, such as indices
+  bool bounds = false;    // `high` of tensors of integers, such as indices
 };
+
+// Whether a tensor can only be one of integers. The bounds of others are numbers, whatever sizes
+// they equal: with larger ones, a float that should be around 1 would be far from it.
+bool has_integers(const OpRecord& op, const OpArg& arg, const Json& spec) {
+  const auto type = op.types.find(arg.name);
+  if (type != op.types.end() && type->second == "index") return true;
+  const std::string dtype = spec.value("dtype", "");
+  return dtype.starts_with("int") || dtype.starts_with("uint");
+}
 
 Sizes shape_of(const Json& spec) {
   if (spec.contains("shape")) return spec.at("shape").get<Sizes>();
@@ -31,16 +40,16 @@ Sizes shape_of(const Json& spec) {
   return shape;
 }
 
-// Calls f(spec) for each tensor of a sample.
+// Calls f(spec, arg) for each tensor of a sample.
 template <class J, class F>
 void for_each_tensor(const OpRecord& op, J& sample, F f) {
   for (const OpArg& arg : op.args) {
     const auto given = sample.at("args").find(arg.name);
     if (given == sample.at("args").end() || !arg.is_tensor()) continue;
-    if (given->is_object()) f(*given);
+    if (given->is_object()) f(*given, arg);
     if (!given->is_array()) continue;
     for (auto& item : *given) {
-      if (item.is_object()) f(item);
+      if (item.is_object()) f(item, arg);
     }
   }
 }
@@ -78,13 +87,14 @@ std::optional<Json> mapped(const OpRecord& op, const Json& sample, const Map& ma
     for (const auto& [size, times] : own) most[size] = std::max(most[size], times);
     fits = fits && elements <= static_cast<double>(room.elements);
   };
-  for_each_tensor(op, larger, [&](Json& spec) {
+  for_each_tensor(op, larger, [&](Json& spec, const OpArg& arg) {
     Sizes shape = shape_of(spec);
     for (int64_t& size : shape) size = map(size);
     spec["shape"] = shape;
     count(shape);
     const Json high = spec.value("high", Json());
-    if (names.bounds && high.is_number_integer()) spec["high"] = map(high.get<int64_t>());
+    if (names.bounds && high.is_number_integer() && has_integers(op, arg, spec))
+      spec["high"] = map(high.get<int64_t>());
   });
   for (const bool lists : {true, false}) {
     Sizes sizes;
@@ -128,7 +138,7 @@ std::vector<int64_t> sizes_of(const OpRecord& op, const Json& sample) {
   std::set<int64_t> sizes;
   bool empty = false;
   bool any = false;
-  for_each_tensor(op, sample, [&](const Json& spec) {
+  for_each_tensor(op, sample, [&](const Json& spec, const OpArg& /*arg*/) {
     any = true;
     for (const int64_t size : shape_of(spec)) {
       empty = empty || size == 0;
@@ -147,7 +157,7 @@ std::vector<int64_t> sizes_of(const OpRecord& op, const Json& sample) {
 double extent(const OpRecord& op, const Json& sample) {
   double most = 1;
   bool any = false;
-  for_each_tensor(op, sample, [&](const Json& spec) {
+  for_each_tensor(op, sample, [&](const Json& spec, const OpArg& /*arg*/) {
     any = true;
     double elements = 1;
     for (const int64_t size : shape_of(spec)) elements *= static_cast<double>(size);

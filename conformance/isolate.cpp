@@ -79,6 +79,7 @@ Json to_json(const Outcome& o) {
           {"refused", o.refused},
           {"missing", o.missing},
           {"dtype", o.dtype},
+          {"in_regions", o.in_regions},
           {"route", static_cast<int>(o.route)},
           {"worst", std::min(o.worst, 1e300)},
           {"failures", failures}};
@@ -89,6 +90,7 @@ Outcome outcome_of(const std::string& op, const Json& json) {
             json.at("worst")};
   o.missing = json.at("missing");
   o.dtype = json.at("dtype");
+  o.in_regions = json.at("in_regions");
   for (const Json& f : json.at("failures")) {
     o.failures.push_back({op, o.number, f.at(0), f.at(1), f.at(2), o.route});
   }

@@ -104,8 +104,8 @@ void kernels(const std::string& path) {
   promise(b.num_kernels >= 0, "num_kernels is negative");
   promise(b.num_kernels == 0 || b.kernels != nullptr,
           "num_kernels is positive, but kernels is NULL");
-  promise(b.num_kernels > 0 || b.compile != nullptr || b.device != nullptr,
-          "it has neither kernels nor a device");
+  promise(b.num_kernels > 0 || b.compile != nullptr || b.device != nullptr || b.regions != nullptr,
+          "it has neither kernels nor regions nor a device");
   constexpr uint32_t kFlags =
       MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
   std::set<std::pair<std::string, std::string>> seen;

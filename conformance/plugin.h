@@ -55,5 +55,6 @@ class Plugin {
 void add_library_tests(std::vector<ContractTest>& tests);
 void add_memory_tests(std::vector<ContractTest>& tests);
 void add_stream_tests(std::vector<ContractTest>& tests);
+void add_region_tests(std::vector<ContractTest>& tests);
 
 }  // namespace mytorch::conformance

@@ -69,10 +69,13 @@ void print_table(const Report& report, const Options& options, std::ostream& out
           << " failed: " << reproducer(options, op, score.failures.front().number) << "\n";
     }
   }
+  int in_regions = 0;
+  for (const auto& [op, score] : report.scores) in_regions += score.in_regions;
   const Summary s = summary(report);
   out << "\nworst: the largest error of an element as a fraction of the allowed error.\n";
   out << report.cases << " cases, " << std::max(0, report.cases - report.failed) << " passed, "
       << report.failed << " failed (seed " << options.seed << ")\n";
+  if (in_regions > 0) out << in_regions << " cases ran in regions of compiled functions, too\n";
   out << "score: " << s.passed << " of " << s.ops << " operators pass; "
       << s.routes[static_cast<int>(Route::kNative)] << " native, "
       << s.routes[static_cast<int>(Route::kComposite)] << " composite, "
@@ -94,6 +97,7 @@ Json to_json(const std::vector<ContractResult>& contract, const Report& report,
                 {"route", route_name(score.route())},
                 {"cases", score.cases},
                 {"failed", score.failed},
+                {"in_regions", score.in_regions},
                 {"worst", std::min(score.worst, 1e300)}};
     row["routes"] = routes_json(score);
     row["types"] = Json::object();

@@ -1,28 +1,56 @@
 #include "mytorch/compile.h"
 
+#include <chrono>
 #include <cstdio>
 #include <list>
 #include <utility>
 
 #include "core/types/errors.h"
-#include "graph/capture.h"
-#include "graph/guards.h"
-#include "graph/plan.h"
+#include "graph/breaks/session.h"
+#include "graph/capture/capture.h"
+#include "graph/capture/guards.h"
+#include "graph/formats/saved.h"
+#include "graph/passes/passes.h"
+#include "graph/run/check_mode.h"
+#include "graph/run/dynamic.h"
+#include "graph/run/joint.h"
+#include "graph/run/plan.h"
 
 namespace mytorch::graph {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+}  // namespace
 
 struct Cache::Impl {
   // A graph, the conditions under which it holds, and its plan after the second call.
   struct Recording {
     Guards guards;
     Recorded recorded;
+    std::shared_ptr<Joint> joint;  // of a function whose results have history
+    Recorded planned;              // what the plan runs
     std::unique_ptr<Plan> plan;
+
+    const Recorded& forward() const { return joint != nullptr ? joint->forward() : recorded; }
   };
 
   explicit Impl(const CompileOptions& given) : options(given) {
     if (options.cache_size < 1) {
       fail(ErrorCode::kValue, "[compile] cache_size is ", options.cache_size, ": give at least 1");
     }
+    if (!(options.memory_budget >= 0 && options.memory_budget <= 1)) {
+      fail(ErrorCode::kValue, "[compile] memory_budget is ", options.memory_budget,
+           ": give a part, from 0 to 1");
+    }
+    tree.most_children = options.cache_size;
+    tree.verbose = options.verbose;
+    tree.check = allowed == CompileSwitch::kCheck;
+    tree.passes = &passes;
   }
 
   std::vector<Tensor> run(const std::vector<Tensor>& arguments,
@@ -33,29 +61,69 @@ struct Cache::Impl {
       }
     }
     // Inside another recording, the function becomes a part of it.
-    if ((thread_state.wanted & kLayerCapture) != 0) return function();
-    Guards call = guards_of_call(arguments, constants);
+    if ((thread_state.wanted & kLayerCapture) != 0 || allowed == CompileSwitch::kOff)
+      return function();
     const char* reason = "this is the first call";
     for (auto each = recordings.begin(); each != recordings.end(); ++each) {
-      const char* found = each->guards.mismatch(call, each->recorded, arguments);
-      if (found == nullptr) {
-        recordings.splice(recordings.begin(), recordings, each);
-        return replay(recordings.front(), arguments);
+      const char* differs = each->guards.mismatch(arguments, constants, each->forward());
+      if (differs == nullptr) {
+        if (each != recordings.begin()) recordings.splice(recordings.begin(), recordings, each);
+        Recording& found = recordings.front();
+        if (allowed == CompileSwitch::kOn) return replay(found, arguments);
+        return run_beside(
+            found.forward(), arguments, [&] { return replay(found, arguments); }, function);
       }
-      if (each == recordings.begin()) reason = found;
+      if (each == recordings.begin()) reason = differs;
+    }
+    if (breaks) return run_in_parts(arguments, function);
+    Guards call = guards_of_call(arguments, constants);
+    if (dynamic.any()) {
+      stats.dynamic_reason.clear();
+      if (auto made = dynamic.instance(call, arguments, &stats.dynamic_reason)) {
+        ++stats.instantiated;
+        keep({std::move(made->guards), std::move(made->recorded), std::move(made->joint), {}, {}});
+        Recording& found = recordings.front();
+        if (allowed == CompileSwitch::kOn) return replay(found, arguments);
+        return run_beside(
+            found.forward(), arguments, [&] { return replay(found, arguments); }, function);
+      }
     }
     return record(arguments, std::move(call), function, reason);
   }
 
+  void keep(Recording recording) {
+    recordings.push_front(std::move(recording));
+    if (static_cast<int64_t>(recordings.size()) > options.cache_size) recordings.pop_back();
+  }
+
   std::vector<Tensor> replay(Recording& recording, const std::vector<Tensor>& arguments) {
     ++stats.replayed;
-    if (recording.plan != nullptr) return recording.plan->run(arguments);
     std::vector<Tensor> results;
-    recording.plan = std::make_unique<Plan>(recording.recorded, arguments, &results);
-    stats.kernel_calls = static_cast<int64_t>(recording.plan->kernel_calls());
-    stats.interpreted = static_cast<int64_t>(recording.plan->interpreted());
-    stats.planned_bytes = static_cast<int64_t>(recording.plan->arena_bytes());
-    stats.intermediate_bytes = static_cast<int64_t>(recording.plan->intermediate_bytes());
+    if (recording.plan != nullptr) {
+      results = recording.plan->run(arguments);
+    } else {
+      results = make_plan(recording, arguments);
+    }
+    if (recording.joint != nullptr) {
+      Joint::attach(recording.joint, arguments, &results);
+    }
+    return results;
+  }
+
+  std::vector<Tensor> make_plan(Recording& recording, const std::vector<Tensor>& arguments) {
+    std::vector<Tensor> results;
+    stats.rewritten.clear();
+    recording.planned = optimized(recording.forward(), passes, &stats.rewritten, &stats.seconds);
+    const auto begin = Clock::now();
+    recording.plan = std::make_unique<Plan>(recording.planned, mode, arguments, &results);
+    stats.seconds["plan"] = seconds_since(begin);
+    stats.kernel_calls = stats.fused = stats.kept = stats.kept_bytes = stats.regions = 0;
+    stats.planned_bytes = stats.intermediate_bytes = 0;
+    stats.device_graph = false;
+    stats.region_report.clear();
+    stats.fusion_report.clear();
+    stats.interpreted_operators.clear();
+    note(*recording.plan, &stats);
     return results;
   }
 
@@ -66,22 +134,128 @@ struct Cache::Impl {
     if (options.verbose) {
       std::fprintf(stderr, "mytorch: [compile] recording, because %s\n", reason);
     }
+    const auto begin = Clock::now();
     Recording recording;
     std::vector<Tensor> results;
-    {
+    if (!options.allow_breaks) {
       Capture capture(arguments);
       results = function();
-      recording.recorded = capture.finish(results);
+      finish(&recording, &capture, arguments, results);
+    } else if (!record_whole(&recording, arguments, function, &results)) {
+      breaks = true;
+      return results;
     }
-    guards.finish(recording.recorded, arguments);
+    run_passes(&recording.recorded);
+    guards.finish(recording.forward(), arguments);
     recording.guards = std::move(guards);
-    recordings.push_front(std::move(recording));
-    if (static_cast<int64_t>(recordings.size()) > options.cache_size) recordings.pop_back();
+    if (dynamic.any()) note_sizes(recording);
+    keep(std::move(recording));
+    stats.seconds = {{"record", seconds_since(begin)}};
     return results;
   }
 
+  // Makes a recording of a function that has returned.
+  void finish(Recording* recording, Capture* capture, const std::vector<Tensor>& arguments,
+              const std::vector<Tensor>& results) {
+    if (Joint::has_history(results)) {
+      recording->joint = std::make_shared<Joint>(capture, arguments, results, passes);
+    } else {
+      recording->recorded = capture->finish(results);
+    }
+  }
+
+  // Records the function. Returns false if no single graph can hold it: then it has segments.
+  bool record_whole(Recording* recording, const std::vector<Tensor>& arguments,
+                    const Function& function, std::vector<Tensor>* results) {
+    Session session(&tree, arguments, true);
+    *results = function();
+    std::unique_ptr<Capture> capture = session.take_whole();
+    if (capture == nullptr) {
+      session.finish();
+      return false;
+    }
+    const size_t nodes = capture->size();
+    try {
+      finish(recording, capture.get(), arguments, *results);
+      return true;
+    } catch (const Error& error) {
+      // A backward that no graph can hold runs outside; tensors that the host makes are arguments
+      // of segments, which may write them.
+      if (error.code() != ErrorCode::kUnsupported || capture->size() < nodes) throw;
+      session.take_back(std::move(capture), nodes);
+      return false;
+    }
+  }
+
+  // Runs a function that has breaks.
+  std::vector<Tensor> run_in_parts(const std::vector<Tensor>& arguments, const Function& function) {
+    const auto begin = Clock::now();
+    Session session(&tree, arguments, false);
+    std::vector<Tensor> results = function();
+    session.finish();
+    if (session.has_recorded()) {
+      ++stats.recorded;
+      stats.reason = "the function, which has breaks, went on in a new way";
+      stats.seconds = {{"record", seconds_since(begin)}};
+      if (options.verbose) {
+        std::fprintf(stderr, "mytorch: [compile] recorded a part, because %s\n",
+                     stats.reason.c_str());
+      }
+    } else {
+      ++stats.replayed;
+    }
+    return results;
+  }
+
+  // Adds what the plans of the last call's segments are.
+  void add_segments(CompileStats* to) const {
+    to->segments = static_cast<int64_t>(tree.path.size());
+    to->recorded_segments = tree.recorded;
+    to->replayed_segments = tree.replayed;
+    for (const Break& each : tree.breaks) to->breaks.push_back({each.op, each.reason});
+    for (const Segment* segment : tree.path) {
+      const Plan* plan = segment->plan();
+      for (const auto& [name, count] : segment->rewritten()) to->rewritten[name] += count;
+      if (plan != nullptr) note(*plan, to);
+    }
+  }
+
+  static void note(const Plan& plan, CompileStats* to) {
+    to->kernel_calls += static_cast<int64_t>(plan.kernel_calls());
+    to->fused += static_cast<int64_t>(plan.fused());
+    to->kept += static_cast<int64_t>(plan.kept());
+    to->kept_bytes += static_cast<int64_t>(plan.kept_bytes());
+    to->regions += static_cast<int64_t>(plan.regions());
+    to->region_report.insert(to->region_report.end(), plan.region_report().begin(),
+                             plan.region_report().end());
+    to->fusion_report.insert(to->fusion_report.end(), plan.fusion_report().begin(),
+                             plan.fusion_report().end());
+    to->device_graph = to->device_graph || plan.has_device_graph();
+    const std::vector<std::string> interpreted = plan.interpreted();
+    to->interpreted_operators.insert(to->interpreted_operators.end(), interpreted.begin(),
+                                     interpreted.end());
+    to->interpreted = static_cast<int64_t>(to->interpreted_operators.size());
+    to->planned_bytes += static_cast<int64_t>(plan.arena_bytes());
+    to->intermediate_bytes += static_cast<int64_t>(plan.intermediate_bytes());
+  }
+
+  void note_sizes(const Recording& recording) {
+    std::string reason = dynamic.add(recording.guards, recording.recorded, recording.joint);
+    if (reason.empty()) return;
+    stats.dynamic_reason = std::move(reason);
+    if (!options.verbose) return;
+    std::fprintf(stderr, "mytorch: [compile] dynamic_dims: %s\n", stats.dynamic_reason.c_str());
+  }
+
   const CompileOptions options;
+  DynamicShapes dynamic{options.dynamic_dims, options.cache_size};
+  const CompileSwitch allowed = compile_switch();
+  // Only an exact replay can be compared with the function bit for bit.
+  const CompileMode mode = allowed == CompileSwitch::kCheck ? CompileMode::kExact : options.mode;
+  const PassOptions passes{mode, options.memory_budget};
   std::list<Recording> recordings;  // the last used first
+  SegmentTree tree;
+  bool breaks = false;  // whether the function has had one
   CompileStats stats;
 };
 
@@ -93,10 +267,61 @@ std::vector<Tensor> Cache::run(const std::vector<Tensor>& arguments,
   return impl_->run(arguments, constants, function);
 }
 
-CompileStats Cache::stats() const { return impl_->stats; }
+CompileStats Cache::stats() const {
+  CompileStats stats = impl_->stats;
+  if (impl_->breaks) impl_->add_segments(&stats);
+  if (!impl_->recordings.empty() && impl_->recordings.front().plan != nullptr) {
+    stats.streams = impl_->recordings.front().plan->streams();
+  }
+  if (!impl_->recordings.empty() && impl_->recordings.front().joint != nullptr) {
+    for (const auto& [name, count] : impl_->recordings.front().joint->rewritten()) {
+      stats.rewritten[name] += count;
+    }
+  }
+  return stats;
+}
 
 std::string Cache::text() const {
-  return impl_->recordings.empty() ? "" : to_text(impl_->recordings.front().recorded.graph);
+  if (impl_->breaks) {
+    std::string text;
+    for (const Segment* segment : impl_->tree.path) {
+      text += to_text(segment->graph());
+      if (!segment->end.op.empty()) {
+        text += "break " + segment->end.op + ": " + segment->end.reason + "\n";
+      }
+    }
+    return text;
+  }
+  if (impl_->recordings.empty()) return "";
+  const Impl::Recording& newest = impl_->recordings.front();
+  if (const auto symbolic = impl_->dynamic.symbolic(newest.guards)) return symbolic->text;
+  return to_text((newest.plan != nullptr ? newest.planned : newest.forward()).graph);
+}
+
+void Cache::save(const std::string& path, const SaveOptions& options) const {
+  if (impl_->breaks) {
+    const Break* first = impl_->tree.breaks.empty() ? nullptr : &impl_->tree.breaks.front();
+    fail(ErrorCode::kUnsupported, "[save] the function has breaks, and a file holds one graph",
+         first == nullptr ? "" : ": the first is at " + first->op + "(), because " + first->reason);
+  }
+  if (impl_->recordings.empty()) {
+    fail(ErrorCode::kValue, "[save] nothing is recorded yet: call the compiled function first");
+  }
+  if (impl_->recordings.front().joint != nullptr) {
+    fail(ErrorCode::kUnsupported,
+         "[save] a result requires gradients, and a program has none: call the compiled function "
+         "under NoGradGuard, and save it then");
+  }
+  const Impl::Recording& newest = impl_->recordings.front();
+  if (!impl_->dynamic.any()) return save_program(newest.recorded, options, path);
+  const auto symbolic = impl_->dynamic.symbolic(newest.guards);
+  if (!symbolic) {
+    fail(ErrorCode::kValue,
+         "[save] the dimensions of dynamic_dims are not open yet: call the compiled function with "
+         "three sizes above 1 first",
+         impl_->stats.dynamic_reason.empty() ? "" : "; ", impl_->stats.dynamic_reason);
+  }
+  save_program(*symbolic->recorded, options, path, symbolic->text);
 }
 
 }  // namespace mytorch::graph

@@ -1,4 +1,4 @@
-"""The wrappers of graph capture, for every operator that a graph holds as a node."""
+"""The wrappers of graph capture, for every operator that a graph holds as a node, and the rules of the records."""
 
 from __future__ import annotations
 
@@ -9,19 +9,24 @@ from codegen.model import Op
 FILES = 4
 
 
-def is_node(op: Op) -> bool:
-    """Returns whether a graph has nodes of an operator. A composite without kernel is recorded as the operators that
-    it calls, unless it also works through a handle, which no other operator shows."""
-    handle = any(arg.type == "Handle" for arg in op.schema.args)
-    return op.meaning != "composite" or bool(op.kernel_optional) or handle
+def rules(ops: list[Op]) -> list[str]:
+    lines = ['#include "graph/rules/rule.h"', "", "namespace mytorch::graph {", "namespace {", ""]
+    texts = [rule for op in ops for rule in op.rewrites]
+    lines.append(f"const RuleText kRules[{max(len(texts), 1)}] = {{")
+    for rule in texts:
+        parts = ", ".join(cpp.text(part) for part in (rule.name, rule.pattern, rule.to, rule.condition))
+        lines.append(f"    {{{parts}, RuleMode::k{rule.mode.capitalize()}}},")
+    lines += ["};", "", "}  // namespace", ""]
+    lines += [f"const RuleTexts kGeneratedRules = {{kRules, {len(texts)}}};", "", "}  // namespace mytorch::graph"]
+    return lines
 
 
 def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
     files = {}
-    buckets = list(emit_api.buckets([op for op in ops if is_node(op)]).values())
+    buckets = list(emit_api.buckets([op for op in ops if op.is_node]).values())
     for number in range(FILES):
         group = [op for bucket in buckets[number::FILES] for op in bucket]
-        lines = ['#include "graph/wrappers.h"', *emit_api.below_includes(group)]
+        lines = ['#include "graph/capture/wrappers.h"', *emit_api.below_includes(group)]
         lines += ["", "namespace mytorch::graph {", "", f"void install_{number}() {{"]
         for op in group:
             name = f"ops::{op.schema.struct_id}"
@@ -41,4 +46,5 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
             "}  // namespace mytorch::graph",
         ]
     )
+    files["graph/rules.cpp"] = cpp.source(rules(ops))
     return files

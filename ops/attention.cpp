@@ -662,8 +662,9 @@ Tensors<2> attention_paged(const Tensor& query, const Tensor& key_pages, const T
   const Tensor by_head = (slopes.dim() == 1 ? slopes.unsqueeze(0) : slopes).unsqueeze(-1);
   const Tensor added = (by_head.unsqueeze(-1) * -mytorch::abs(distance).to(slopes.dtype()))
                            .masked_fill(hidden, -kInfinity);
-  const auto [output, logsumexp, draw] = mytorch::attention_forward(
-      widened(query), widened(key), widened(value), added, {}, -1, -1, 0, softcap, scale, 0);
+  const auto [output, logsumexp, draw] =
+      mytorch::attention_forward(widened(query), widened(key), widened(value), added, {}, -1, -1, 0,
+                                 softcap, scale, 0, uncounted());
   return {output.to(query.dtype()).contiguous(), logsumexp};
 }
 

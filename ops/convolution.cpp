@@ -78,9 +78,9 @@ Dims result_sizes(IntList input, IntList weight, const Window& w, const char* op
     if (w.transposed) {
       check_value(more < std::max(stride, dilation), op, "output_padding ", w.output_padding,
                   " must be smaller than stride ", w.stride, " or dilation ", w.dilation);
-      result = Wide{size - 1} * stride - 2 * Wide{padding} + reach + more;
+      result = (Wide{size} - 1) * stride - 2 * Wide{padding} + reach + more;
     } else {
-      const Wide room = size + 2 * Wide{padding} - reach;
+      const Wide room = Wide{size} + 2 * Wide{padding} - reach;
       check_shape(room >= 0, op, "the window of weight ", weight, " with dilation ", w.dilation,
                   " is larger than the padded input, ", input, " with padding ", w.padding);
       result = room / stride + 1;

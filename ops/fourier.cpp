@@ -329,7 +329,7 @@ Tensor fft_ifftshift(const Tensor& self, OptionalIntList dim) {
 Tensor fft_fftfreq(int64_t n, double d, std::optional<ScalarType> dtype,
                    std::optional<Device> device) {
   const ScalarType type = frequency_type(n, dtype, "fft_fftfreq");
-  const int64_t half = (n + 1) / 2;
+  const int64_t half = n - n / 2;
   const Tensor at = mytorch::cat(
       {mytorch::arange(half, kFloat64, device), mytorch::arange(half - n, 0, kFloat64, device)}, 0);
   return mytorch::to(mytorch::mul(at, 1 / (static_cast<double>(n) * d)), type);

@@ -1,4 +1,4 @@
-// The incomplete gamma functions, in float64.
+// The incomplete gamma functions, in float64. A backend may have a kernel.
 //
 // P(a, x) and Q(a, x) = 1 - P(a, x) are computed directly where they are the smaller one:
 // - by the power series of P for x < a < 10, and for x up to 1.1;
@@ -6,15 +6,19 @@
 // - else by quadrature: with t = x exp(+-v) the integrals of t^(a - 1) exp(-t) from x to infinity
 //   and from 0 to x are x^a exp(-x) times that of exp(-|x - a| v - x (exp(+-v) - 1 -+ v)), which
 //   has no singularity, so 24 points of Gauss and Legendre give it to double precision.
+#include "mytorch/ops/incomplete_gamma.h"
+
 #include <cmath>
 #include <limits>
 #include <tuple>
 #include <vector>
 
+#include "core/types/broadcast.h"
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/abs.h"
 #include "mytorch/ops/cat.h"
 #include "mytorch/ops/div.h"
+#include "mytorch/ops/empty.h"
 #include "mytorch/ops/exp.h"
 #include "mytorch/ops/expm1.h"
 #include "mytorch/ops/igamma_integrand.h"
@@ -32,7 +36,9 @@
 #include "mytorch/ops/where.h"
 #include "mytorch/ops/xlogy.h"
 #include "mytorch/tensor_values.h"
+#include "ops/check.h"
 #include "ops/gradients.h"
+#include "ops/spec.h"
 
 namespace mytorch {
 namespace {
@@ -173,16 +179,30 @@ Tensor computed(const Tensor& given_a, const Tensor& given_x, bool complement) {
   return mytorch::where(regular, result, mytorch::where(invalid, kNan, limits));
 }
 
-// Types promote as in a pointwise operator of floats.
-ScalarType result_type(const Tensor& a, const Tensor& x, const char* op) {
-  check_type(!a.is_complex() && !x.is_complex(), op, "takes no complex numbers");
-  const ScalarType type = (a.detach() + x.detach()).dtype();
-  return is_floating_point(type) ? type : kFloat32;
+Tensor incomplete(const Tensor& self, const Tensor& other, bool complement, const char* op) {
+  check_type(!self.is_complex() && !other.is_complex(), op, "takes no complex numbers");
+  const Tensor a = self.detach(), x = other.detach();
+  // Types promote as in a pointwise operator of floats; a sum of no elements finds out.
+  const auto none = [](const Tensor& t) {
+    return t.dim() == 0 ? t : mytorch::empty({0}, t.dtype(), t.device());
+  };
+  const ScalarType sum = (none(a) + none(x)).dtype();
+  const ScalarType type = is_floating_point(sum) ? sum : kFloat32;
+  return mytorch::incomplete_gamma(a.to(type), x.to(type), complement);
 }
 
-Tensor incomplete(const Tensor& self, const Tensor& other, bool complement, const char* op) {
-  const ScalarType type = result_type(self, other, op);
-  const Tensor a = self.detach().to(kFloat64), x = other.detach().to(kFloat64);
+}  // namespace
+
+TensorSpec shape::incomplete_gamma(const Tensor& self, const Tensor& other, bool /*complement*/) {
+  const char* op = "incomplete_gamma";
+  check_floating(self, "self", op);
+  check_type(self.dtype() == other.dtype(), op, "self is ", self.dtype(), " and other ",
+             other.dtype(), ": they must have one type");
+  return like(self, broadcast_shapes(self.sizes(), other.sizes(), op));
+}
+
+Tensor composite::incomplete_gamma(const Tensor& self, const Tensor& other, bool complement) {
+  const Tensor a = self.to(kFloat64), x = other.to(kFloat64);
   const Tensor shape = a + x;
   const Tensor all_a = a.expand_as(shape).reshape({-1}), all_x = x.expand_as(shape).reshape({-1});
   constexpr int64_t kMost = 1 << 16;  // elements at a time: quadrature takes 24 numbers for each
@@ -192,11 +212,11 @@ Tensor incomplete(const Tensor& self, const Tensor& other, bool complement, cons
     const int64_t n = std::min(kMost, count - i);
     parts.push_back(computed(all_a.narrow(0, i, n), all_x.narrow(0, i, n), complement));
   }
-  if (parts.empty()) return shape.to(type);
-  return (parts.size() == 1 ? parts[0] : mytorch::cat(parts)).reshape(shape.sizes()).to(type);
+  if (parts.empty()) return shape.to(self.dtype());
+  return (parts.size() == 1 ? parts[0] : mytorch::cat(parts))
+      .reshape(shape.sizes())
+      .to(self.dtype());
 }
-
-}  // namespace
 
 Tensor composite::igamma(const Tensor& self, const Tensor& other) {
   return incomplete(self, other, false, "igamma");

@@ -95,6 +95,13 @@ TensorSpec bmm(const Tensor& self, const Tensor& mat2) {
   return like(self, {self.sizes()[0], self.sizes()[1], mat2.sizes()[2]});
 }
 
+TensorSpec vdot(const Tensor& self, const Tensor& other) {
+  check_pair(self.dim() == 1 && other.dim() == 1, self, other, "vdot",
+             " are not both vectors: use linalg_vecdot");
+  check_inner(self.numel(), other.numel(), self, other, "vdot");
+  return like(self, {});
+}
+
 TensorSpec mm(const Tensor& self, const Tensor& mat2) {
   check_matrices(self, mat2, "mm");
   return like(self, {self.sizes()[0], mat2.sizes()[1]});

@@ -9,7 +9,6 @@
 #include "mytorch/ops/cdist.h"
 #include "mytorch/ops/clamp.h"
 #include "mytorch/ops/complex.h"
-#include "mytorch/ops/conj.h"
 #include "mytorch/ops/cross.h"
 #include "mytorch/ops/diagonal.h"
 #include "mytorch/ops/einsum.h"
@@ -25,13 +24,16 @@
 #include "mytorch/ops/pow.h"
 #include "mytorch/ops/real.h"
 #include "mytorch/ops/sqrt.h"
+#include "mytorch/ops/stack.h"
 #include "mytorch/ops/sub.h"
 #include "mytorch/ops/tensordot.h"
 #include "mytorch/ops/triu_indices.h"
+#include "mytorch/ops/view_as_real.h"
 #include "mytorch/ops/where.h"
 #include "ops/check.h"
 #include "ops/composites.h"
 #include "ops/geometry.h"
+#include "ops/gradients.h"
 
 namespace mytorch::composite {
 
@@ -204,6 +206,18 @@ Tensor bilinear(const Tensor& input1, const Tensor& input2, const Tensor& weight
   return bias.defined() ? result + bias : result;
 }
 
+// Returns a times the adjoint of b. Of complex matrices, one real product of the rows as they lie
+// in memory, r0 i0 r1 i1 ..., with those of b and 1j * b in turns gives the parts of the result as
+// they lie in memory; the conjugate of b is never formed.
+static Tensor product_with_adjoint(const Tensor& a, const Tensor& b) {
+  if (!a.is_complex()) return mytorch::mm(a, b.transpose(0, 1));
+  const int64_t n = a.size(0), p = b.size(0), m = a.size(1);
+  const Tensor rows = mytorch::view_as_real(a).reshape({n, 2 * m});
+  const Tensor both = mytorch::stack({b, b * Scalar::complex(0, 1)}, 1);
+  const Tensor columns = mytorch::view_as_real(both).reshape({2 * p, 2 * m});
+  return grads::as_complex(mytorch::mm(rows, columns.transpose(0, 1)).reshape({n, p, 2}));
+}
+
 Tensor cov(const Tensor& self, int64_t correction, const Tensor& fweights, const Tensor& aweights) {
   const char* op = "cov";
   check_shape(self.dim() <= 2, op, "shape ", self.sizes(), " has more than two dimensions");
@@ -226,8 +240,6 @@ Tensor cov(const Tensor& self, int64_t correction, const Tensor& fweights, const
   Tensor average, factor;
   if (!weights.defined()) {
     average = x.mean({1}, true);
-    factor = mytorch::clamp(
-        mytorch::eye(1, type, x.device()).reshape({}) * static_cast<double>(count) - c, 0.0);
   } else {
     const Tensor total = weights.sum();
     average = (x * weights).sum({1}, true) / total;
@@ -237,7 +249,9 @@ Tensor cov(const Tensor& self, int64_t correction, const Tensor& fweights, const
   }
   const Tensor centered = x - average;
   const Tensor weighted = weights.defined() ? centered * weights : centered;
-  const Tensor result = mytorch::mm(weighted, mytorch::conj(centered.transpose(0, 1))) / factor;
+  const Tensor product = product_with_adjoint(weighted, centered);
+  const Tensor result =
+      factor.defined() ? product / factor : product / std::max(static_cast<double>(count) - c, 0.0);
   return result.numel() == 1 ? result.reshape({}) : result;  // one variable
 }
 

@@ -1,5 +1,6 @@
 // C++ operators of tensors.
 #include "core/types/errors.h"
+#include "mytorch/device_memory.h"
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/bitwise_and.h"
 #include "mytorch/ops/bitwise_left_shift.h"
@@ -21,6 +22,7 @@
 #include "mytorch/ops/mul.h"
 #include "mytorch/ops/ne.h"
 #include "mytorch/ops/neg.h"
+#include "mytorch/ops/polygamma.h"
 #include "mytorch/ops/reciprocal.h"
 #include "mytorch/ops/remainder.h"
 #include "mytorch/ops/rsub.h"
@@ -161,8 +163,11 @@ Tensor Tensor::cuda() const { return to(kCUDA); }
 Tensor Tensor::toType(ScalarType dtype) const { return to(dtype); }
 Tensor Tensor::type_as(const Tensor& other) const { return to(other); }
 
+Tensor Tensor::pin_memory() const { return mytorch::pin_memory(*this); }
+
 Tensor Tensor::where(const Tensor& condition, const Operand& other) const {
   return mytorch::where(condition, *this, other);
 }
+Tensor Tensor::polygamma(int64_t n) const { return mytorch::polygamma(n, *this); }
 
 }  // namespace mytorch

@@ -2,18 +2,23 @@
 // kernels process the whole group.
 #include <cmath>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/types/errors.h"
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/adagrad_step.h"
+#include "mytorch/ops/adagrad_steps_.h"
 #include "mytorch/ops/adam_step.h"
 #include "mytorch/ops/adam_steps_.h"
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/copy_.h"
+#include "mytorch/ops/empty_like.h"
 #include "mytorch/ops/maximum.h"
 #include "mytorch/ops/rmsprop_step.h"
+#include "mytorch/ops/rmsprop_steps_.h"
 #include "mytorch/ops/sgd_step.h"
+#include "mytorch/ops/sgd_steps_.h"
 #include "mytorch/ops/sqrt.h"
 #include "mytorch/ops/to.h"
 
@@ -70,6 +75,48 @@ void check_lists(const char* op, TensorList self, NamedLists others) {
     }
   }
 }
+
+// Returns whether `t` has no gaps in memory, and each element the place that it has in `like`.
+bool laid_out_as(const Tensor& t, const Tensor& like) {
+  int64_t last = 0;
+  for (int64_t d = 0; d < t.dim(); ++d) {
+    if (t.size(d) != 1 && t.strides()[d] != like.strides()[d]) return false;
+    last += (t.size(d) - 1) * t.strides()[d];
+  }
+  return t.numel() == 0 || last + 1 == t.numel();
+}
+
+// The lists of a step, parameters first, with copies in place of the tensors that are laid out in
+// memory unlike their parameter, or with gaps. Kernels take lists of tensors that are alike, and
+// read the learning rate on the device.
+class AlikeLists {
+ public:
+  // The first `written` lists are those that the step writes.
+  AlikeLists(std::initializer_list<TensorList> lists, size_t written) {
+    for (const TensorList list : lists) {
+      std::vector<Tensor>& own = lists_.emplace_back(list.begin(), list.end());
+      for (size_t i = 0; i < own.size(); ++i) {
+        if (laid_out_as(own[i], lists_[0][i])) continue;
+        changed_ = true;
+        const Tensor copy = mytorch::empty_like(lists_[0][i]);
+        copy.copy_(own[i]);
+        if (lists_.size() <= written) back_.emplace_back(copy, own[i]);
+        own[i] = copy;
+      }
+    }
+  }
+  bool changed() const { return changed_; }
+  const std::vector<Tensor>& operator[](size_t list) const { return lists_[list]; }
+  // Copies what the step has written to the tensors themselves.
+  void write_back() const {
+    for (const auto& [from, to] : back_) to.copy_(from);
+  }
+
+ private:
+  std::vector<std::vector<Tensor>> lists_;
+  std::vector<std::pair<Tensor, Tensor>> back_;
+  bool changed_ = false;
+};
 
 }  // namespace
 
@@ -143,6 +190,14 @@ void adam_steps_(TensorList self, TensorList gradients, TensorList exp_avgs, Ten
     rounded[i].copy_(self[i]);
   }
   if (rounded.size() != 0) return;
+  const bool largest = max_exp_avg_sqs.size() != 0;
+  if (const AlikeLists alike({self, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, gradients},
+                             largest ? 4 : 3);
+      alike.changed()) {
+    mytorch::adam_steps_(alike[0], alike[4], alike[1], alike[2], alike[3], lr, step, beta1, beta2,
+                         eps, weight_decay, decoupled, maximize);
+    return alike.write_back();
+  }
   const double rate = number(lr);
   const auto t = static_cast<int64_t>(number(step));
   const double root2 = std::sqrt(1 - power(beta2, t));
@@ -170,6 +225,12 @@ void adam_steps_(TensorList self, TensorList gradients, TensorList exp_avgs, Ten
 void sgd_steps_(TensorList self, TensorList gradients, TensorList momentum_buffers,
                 const Operand& lr, double momentum, double dampening, double weight_decay,
                 bool nesterov, bool maximize) {
+  if (const AlikeLists alike({self, momentum != 0 ? momentum_buffers : TensorList(), gradients}, 2);
+      alike.changed()) {
+    mytorch::sgd_steps_(alike[0], alike[2], alike[1], lr, momentum, dampening, weight_decay,
+                        nesterov, maximize);
+    return alike.write_back();
+  }
   const double rate = number(lr);
   for (size_t i = 0; i < self.size(); ++i) {
     const Tensor& parameter = self[i];
@@ -188,6 +249,10 @@ void sgd_steps_(TensorList self, TensorList gradients, TensorList momentum_buffe
 void rmsprop_steps_(TensorList self, TensorList gradients, TensorList square_avgs,
                     const Operand& lr, double alpha, double eps, double weight_decay,
                     bool maximize) {
+  if (const AlikeLists alike({self, square_avgs, gradients}, 2); alike.changed()) {
+    mytorch::rmsprop_steps_(alike[0], alike[2], alike[1], lr, alpha, eps, weight_decay, maximize);
+    return alike.write_back();
+  }
   const double rate = number(lr);
   for (size_t i = 0; i < self.size(); ++i) {
     rmsprop_step_out(self[i], square_avgs[i], self[i], gradients[i], square_avgs[i], rate,
@@ -198,6 +263,11 @@ void rmsprop_steps_(TensorList self, TensorList gradients, TensorList square_avg
 void adagrad_steps_(TensorList self, TensorList gradients, TensorList sums, const Operand& lr,
                     const Operand& step, double eps, double lr_decay, double weight_decay,
                     bool maximize) {
+  if (const AlikeLists alike({self, sums, gradients}, 2); alike.changed()) {
+    mytorch::adagrad_steps_(alike[0], alike[2], alike[1], lr, step, eps, lr_decay, weight_decay,
+                            maximize);
+    return alike.write_back();
+  }
   const double rate = number(lr) / (1 + (number(step) - 1) * lr_decay);
   for (size_t i = 0; i < self.size(); ++i) {
     adagrad_step_out(self[i], sums[i], self[i], gradients[i], sums[i], rate, eps, weight_decay,

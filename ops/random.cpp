@@ -178,6 +178,8 @@ Tensor randperm(int64_t n, std::optional<ScalarType> dtype, std::optional<Device
                 std::optional<Generator> generator) {
   const ScalarType type = dtype.value_or(kInt64);
   check_shape(n >= 0, "randperm", "n is ", n, ": give at least 0");
+  check_type(!is_complex(type), "randperm", type,
+             " has no order: draw integers, and convert them with to()");
   check_type(n <= 0 || n - 1 <= integers_of(type).high, "randperm", type,
              " does not hold every integer below ", n);
   // Equal 63-bit keys are rarer than memory errors; a stable sort keeps their order.

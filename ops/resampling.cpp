@@ -56,7 +56,7 @@ Taps make_taps(const Axis& axis, const char* op) {
   int64_t count = nearest ? 1 : axis.filter == Filter::kCubic ? 4 : 2;
   if (axis.antialias) {
     count =
-        static_cast<int64_t>(std::min(std::ceil(support) * 2 + 1, static_cast<double>(axis.in)));
+        static_cast<int64_t>(std::min(static_cast<double>(axis.in), std::ceil(support) * 2 + 1));
   }
   constexpr int64_t kMost = int64_t{1} << 28;
   check_value(Wide{count} * axis.out <= kMost, op, "resizing ", axis.in, " elements to ", axis.out,
@@ -68,8 +68,8 @@ Taps make_taps(const Axis& axis, const char* op) {
   const auto last = static_cast<double>(axis.in - 1);
   for (int64_t i = 0; i < axis.out; ++i) {
     const auto set = [&](int64_t tap, double at, double w) {
-      // Compares as double, because the position may exceed int64.
-      index[tap * axis.out + i] = static_cast<int64_t>(std::clamp(at, 0.0, last));
+      // Compares as double, because the position may exceed int64, or be NaN.
+      index[tap * axis.out + i] = static_cast<int64_t>(at > 0 ? std::min(at, last) : 0);
       weight[tap * axis.out + i] = w;
     };
     const auto center = static_cast<double>(i);

@@ -45,6 +45,30 @@ Tensor as_strided_scatter(const Tensor& self, const Tensor& src, IntList size, I
   });
 }
 
+void fill_diagonal_(const Tensor& self, const Scalar& fill_value, bool wrap) {
+  const char* op = "fill_diagonal_";
+  check_shape(self.dim() >= 2, op, "self is ", self.dim(), "-dim: it needs at least 2 dimensions");
+  const int64_t rows = self.size(0), columns = self.size(1);
+  if (self.dim() == 2) {
+    // With `wrap`, each block of columns + 1 rows has a diagonal and a row without one.
+    const int64_t blocks = wrap && columns > 0 ? rows / (columns + 1) : 0;
+    const int64_t wrapped = blocks * (columns + 1);
+    if (blocks > 0) {
+      const Tensor whole = self.slice(0, 0, wrapped).unflatten(0, {blocks, columns + 1});
+      whole.diagonal(0, 1, 2).fill_(fill_value);
+    }
+    self.slice(0, wrapped).diagonal().fill_(fill_value);
+    return;
+  }
+  Tensor diagonal = self;
+  while (diagonal.dim() > 1) {
+    check_shape(diagonal.size(-1) == columns && diagonal.size(0) == columns, op, "shape ",
+                self.sizes(), ": more than two dimensions must be of equal sizes");
+    diagonal = diagonal.diagonal(0, 0, -1);
+  }
+  diagonal.fill_(fill_value);
+}
+
 Tensor diag_embed(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) {
   const char* op = "diag_embed";
   check_shape(self.dim() >= 1, op, "self is 0-dim: its last dimension becomes the diagonal");

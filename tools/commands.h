@@ -19,5 +19,8 @@ Run add_launch(CLI::App& app);
 Run add_bench(CLI::App& app);
 Run add_tune(CLI::App& app);
 Run add_explain(CLI::App& app);
+Run add_run(CLI::App& app);
+Run add_graph(CLI::App& app);
+Run add_plan(CLI::App& app);
 
 }  // namespace mytorch::tools

@@ -37,6 +37,11 @@ int main(int argc, char** argv) {
       mytorch::tools::add_tune);
   add("explain", "Show which kernel a call uses, and why not the others",
       mytorch::tools::add_explain);
+  add("run", "Run a saved program on arrays in files", mytorch::tools::add_run);
+  add("graph", "Print the operators of a saved program, what they cost, and pictures",
+      mytorch::tools::add_graph);
+  add("plan", "Predict step times of a model on many GPUs, and rank the ways to divide it",
+      mytorch::tools::add_plan);
   try {
     const bool known = std::any_of(commands.begin(), commands.end(), [&](const auto& command) {
       return argc < 2 || argv[1][0] == '-' || command.first->get_name() == argv[1];
@@ -44,8 +49,8 @@ int main(int argc, char** argv) {
     if (!known) {
       throw CLI::ValidationError(
           "unknown command '" + std::string(argv[1]) +
-          "'; the commands are info, ops, call, check, fuzz, new-backend, launch, bench, tune and "
-          "explain");
+          "'; the commands are info, ops, call, check, fuzz, new-backend, launch, bench, tune, "
+          "explain, run, graph and plan");
     }
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

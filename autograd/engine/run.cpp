@@ -1,7 +1,10 @@
 // Executes a task: on the calling thread alone, or together with the workers of other devices.
 #include <cmath>
 #include <exception>
+#include <functional>
+#include <mutex>
 #include <optional>
+#include <utility>
 
 #include "autograd/anomaly.h"
 #include "autograd/autocast/state.h"
@@ -12,6 +15,7 @@
 #include "autograd/operators.h"
 #include "core/tensor/capture_layer.h"
 #include "core/types/errors.h"
+#include "mytorch/autograd/callback.h"
 #include "mytorch/grad_mode.h"
 
 namespace mytorch::autograd {
@@ -108,6 +112,29 @@ void Task::run() {
   }
   // Order the caller's next work after the work queued for the results.
   result_streams_.join();
+  // A callback may queue others.
+  for (size_t i = 0; i < callbacks_.size(); ++i) {
+    const std::function<void()> callback = std::move(callbacks_[i]);
+    callback();
+  }
+}
+
+void Task::at_end(std::function<void()> function) const {
+  const Task* outermost = this;
+  while (outermost->outer_ != nullptr) outermost = outermost->outer_;
+  const std::lock_guard<std::mutex> lock(outermost->callbacks_mutex_);
+  outermost->callbacks_.push_back(std::move(function));
+}
+
+bool in_backward() { return thread_data.task != nullptr; }
+
+void queue_callback(std::function<void()> function) {
+  if (!in_backward()) {
+    fail(ErrorCode::kValue,
+         "[queue_callback] no backward runs on this thread: call it from a hook or from the "
+         "backward of a function");
+  }
+  thread_data.task->at_end(std::move(function));
 }
 
 [[gnu::always_inline]] inline void Task::process(NodeState& state, Tensor* out) {

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -75,6 +76,8 @@ class Task {
   void accumulate(Edge leaf);
 
   void run();
+  // Calls a function at the end of the outermost run that this one is a part of.
+  void at_end(std::function<void()> function) const;
   Tensor& captured(int32_t capture) { return captures_[capture].gradient; }
 
   // Returns whether the gradient that goes to a node is needed.
@@ -122,6 +125,9 @@ class Task {
   void enqueue(NodeState* state);         // to the thread that executes it
 
   TaskOptions options_;
+  const Task* outer_ = thread_data.task;  // the run that began this one, or null
+  mutable std::mutex callbacks_mutex_;
+  mutable std::vector<std::function<void()>> callbacks_;
   uint32_t id_;
   uint64_t size_ = 0;      // number of states in use
   uint64_t executed_ = 0;  // number of them executed, whose claims are released

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,8 +32,9 @@ struct Slot {
   double scale = 1;
   const void* send = nullptr;
   void* recv = nullptr;
-  const int64_t* counts = nullptr;
-  const int64_t* offsets = nullptr;
+  const int64_t* send_counts = nullptr;
+  const int64_t* send_offsets = nullptr;
+  const int64_t* recv_counts = nullptr;
   int32_t color = 0, key = 0;
 
   bool agrees(const Slot& other) const {
@@ -90,17 +92,33 @@ struct Shared {
     return ready() ? MT_OK : failed;
   }
 
+  // Waits until every rank has come, which may never be.
   int meet(const mt_comm_call& call) {
     std::unique_lock<std::mutex> lock(mutex);
     if (failed != MT_OK) return failed;
-    if (++arrived == ranks()) {
-      arrived = 0;
-      ++round;
-      changed.notify_all();
-      return MT_OK;
+    if (const auto mine = arrive()) {
+      return wait(lock, call, [&] { return round != *mine; });
     }
-    const uint64_t mine = round;
-    return wait(lock, call, [&] { return round != mine; });
+    return MT_OK;
+  }
+
+  // The same between ranks that have met, all of which are on their way: no deadline and no failure
+  // ends it, because a rank that left would free what others read.
+  void meet_again() {
+    std::unique_lock<std::mutex> lock(mutex);
+    if (const auto mine = arrive()) {
+      changed.wait(lock, [&] { return round != *mine; });
+    }
+  }
+
+ private:
+  // The round to wait for, or nothing for the last rank, which ends it.
+  std::optional<uint64_t> arrive() {
+    if (++arrived < ranks()) return round;
+    arrived = 0;
+    ++round;
+    changed.notify_all();
+    return std::nullopt;
   }
 };
 
@@ -126,7 +144,8 @@ std::map<std::string, std::shared_ptr<Shared>>& meetings() {
 }
 
 // Runs one collective: publishes the slot, meets, checks that all agree, works, and meets again, so
-// that no rank leaves while another one reads its buffers. `work` may meet in between.
+// that no rank leaves while another one reads its buffers. `work` may meet again in between; what
+// it throws, it throws on all ranks, before it reads what belongs to another one.
 template <class Work>
 int collective(mt_group* group, const Slot& slot, const mt_comm_call* call, Work work) {
   return guarded_comm(host, [&]() -> int {
@@ -140,11 +159,12 @@ int collective(mt_group* group, const Slot& slot, const mt_comm_call* call, Work
       const std::string text = "the ranks disagree: rank 0 calls " + shared.slots[0].text() +
                                "; rank " + std::to_string(other) + " calls " +
                                shared.slots[static_cast<size_t>(other)].text();
-      if (const int status = shared.meet(*call)) return status;
+      shared.meet_again();
       throw Error(MT_ERROR_VALUE, text);
     }
-    if (const int status = work(self, shared)) return status;
-    return shared.meet(*call);
+    work(self, shared);
+    shared.meet_again();
+    return MT_OK;
   });
 }
 
@@ -193,7 +213,6 @@ int local_broadcast(void*, mt_group* group, const void* send, void* recv, int64_
   return collective(group, slot_of("broadcast", send, recv, count, dtype, root), call,
                     [&](Local&, Shared& shared) {
                       copy(recv, shared.slots[static_cast<size_t>(root)].send, count, dtype);
-                      return MT_OK;
                     });
 }
 
@@ -207,7 +226,6 @@ int local_reduce(void*, mt_group* group, const void* send, void* recv, int64_t c
                       mytorch::sdk::reduce_range(
                           dtype, *reduction, sends(shared).data(), shared.ranks(),
                           shared.slots[static_cast<size_t>(root)].recv, begin, end);
-                      return MT_OK;
                     });
 }
 
@@ -222,7 +240,7 @@ int local_all_reduce(void*, mt_group* group, const void* send, void* recv, int64
                       const auto [begin, end] = share_of(self.rank, ranks, count);
                       mytorch::sdk::reduce_range(dtype, *reduction, sends(shared).data(), ranks,
                                                  recv, begin, end);
-                      if (const int status = shared.meet(*call)) return status;
+                      shared.meet_again();
                       for (int32_t other = 0; other < ranks; ++other) {
                         if (other == self.rank) continue;
                         const auto [first, last] = share_of(other, ranks, count);
@@ -230,7 +248,6 @@ int local_all_reduce(void*, mt_group* group, const void* send, void* recv, int64
                              at(shared.slots[static_cast<size_t>(other)].recv, first, dtype),
                              last - first, dtype);
                       }
-                      return static_cast<int>(MT_OK);
                     });
 }
 
@@ -241,7 +258,6 @@ int local_scatter(void*, mt_group* group, const void* send, void* recv, int64_t 
       [&](Local& self, Shared& shared) {
         copy(recv, at(shared.slots[static_cast<size_t>(root)].send, self.rank * count, dtype),
              count, dtype);
-        return MT_OK;
       });
 }
 
@@ -252,7 +268,6 @@ int local_gather(void*, mt_group* group, const void* send, void* recv, int64_t c
       [&](Local& self, Shared& shared) {
         copy(at(shared.slots[static_cast<size_t>(root)].recv, self.rank * count, dtype), send,
              count, dtype);
-        return MT_OK;
       });
 }
 
@@ -264,7 +279,6 @@ int local_all_gather(void*, mt_group* group, const void* send, void* recv, int64
                         copy(at(recv, other * count, dtype),
                              shared.slots[static_cast<size_t>(other)].send, count, dtype);
                       }
-                      return MT_OK;
                     });
 }
 
@@ -276,25 +290,23 @@ int local_all_gather_v(void*, mt_group* group, const void* send, void* recv, con
                         copy(at(recv, offsets[other], dtype),
                              shared.slots[static_cast<size_t>(other)].send, counts[other], dtype);
                       }
-                      return MT_OK;
                     });
 }
 
 // Reduces elements [first, first + count) of all ranks into `recv`.
-int reduce_part(Shared& shared, void* recv, int64_t first, int64_t count, mt_dtype dtype,
-                const mt_reduction& reduction) {
+void reduce_part(Shared& shared, void* recv, int64_t first, int64_t count, mt_dtype dtype,
+                 const mt_reduction& reduction) {
   mytorch::sdk::check_reduction(dtype, reduction);
   std::vector<const void*> from = sends(shared);
   for (const void*& data : from) data = at(data, first, dtype);
   mytorch::sdk::reduce_range(dtype, reduction, from.data(), shared.ranks(), recv, 0, count);
-  return MT_OK;
 }
 
 int local_reduce_scatter(void*, mt_group* group, const void* send, void* recv, int64_t count,
                          mt_dtype dtype, const mt_reduction* reduction, const mt_comm_call* call) {
   return collective(group, slot_of("reduce_scatter", send, recv, count, dtype, 0, reduction), call,
                     [&](Local& self, Shared& shared) {
-                      return reduce_part(shared, recv, self.rank * count, count, dtype, *reduction);
+                      reduce_part(shared, recv, self.rank * count, count, dtype, *reduction);
                     });
 }
 
@@ -305,7 +317,7 @@ int local_reduce_scatter_v(void*, mt_group* group, const void* send, void* recv,
                     [&](Local& self, Shared& shared) {
                       int64_t first = 0;
                       for (int32_t rank = 0; rank < self.rank; ++rank) first += counts[rank];
-                      return reduce_part(shared, recv, first, counts[self.rank], dtype, *reduction);
+                      reduce_part(shared, recv, first, counts[self.rank], dtype, *reduction);
                     });
 }
 
@@ -318,7 +330,6 @@ int local_all_to_all(void*, mt_group* group, const void* send, void* recv, int64
                         copy(at(recv, other * count, dtype),
                              at(from.send, self.rank * count, dtype), count, dtype);
                       }
-                      return MT_OK;
                     });
 }
 
@@ -326,25 +337,29 @@ int local_all_to_all_v(void*, mt_group* group, const void* send, const int64_t* 
                        const int64_t* send_offsets, void* recv, const int64_t* recv_counts,
                        const int64_t* recv_offsets, mt_dtype dtype, const mt_comm_call* call) {
   Slot slot = slot_of("all_to_all_v", send, recv, 0, dtype);
-  slot.counts = send_counts;
-  slot.offsets = send_offsets;
+  slot.send_counts = send_counts;
+  slot.send_offsets = send_offsets;
+  slot.recv_counts = recv_counts;
   return collective(group, slot, call, [&](Local& self, Shared& shared) {
-    // What every pair exchanges must agree, or all ranks leave together.
-    std::string wrong;
+    // Every rank compares all pairs, so that all find the same one and leave together: a rank that
+    // left alone would free what the others read.
+    for (int32_t from = 0; from < shared.ranks(); ++from) {
+      for (int32_t to = 0; to < shared.ranks(); ++to) {
+        const int64_t sent = shared.slots[static_cast<size_t>(from)].send_counts[to];
+        const int64_t expected = shared.slots[static_cast<size_t>(to)].recv_counts[from];
+        if (sent == expected) continue;
+        const std::string text = "rank " + std::to_string(from) + " sends " + std::to_string(sent) +
+                                 " elements to rank " + std::to_string(to) + ", which expects " +
+                                 std::to_string(expected);
+        shared.meet_again();
+        throw Error(MT_ERROR_VALUE, text);
+      }
+    }
     for (int32_t other = 0; other < shared.ranks(); ++other) {
       const Slot& from = shared.slots[static_cast<size_t>(other)];
-      if (from.counts[self.rank] != recv_counts[other]) {
-        wrong = "rank " + std::to_string(other) + " sends " +
-                std::to_string(from.counts[self.rank]) + " elements to rank " +
-                std::to_string(self.rank) + ", which expects " + std::to_string(recv_counts[other]);
-        break;
-      }
-      copy(at(recv, recv_offsets[other], dtype), at(from.send, from.offsets[self.rank], dtype),
+      copy(at(recv, recv_offsets[other], dtype), at(from.send, from.send_offsets[self.rank], dtype),
            recv_counts[other], dtype);
     }
-    if (wrong.empty()) return static_cast<int>(MT_OK);
-    shared.fail(MT_COMM_ABORTED);
-    throw Error(MT_ERROR_VALUE, wrong);
   });
 }
 
@@ -367,24 +382,21 @@ int exchange(Local& self, const std::vector<Queued>& queue, const mt_comm_call& 
   }
   shared.changed.notify_all();
   int status = MT_OK;
+  std::string wrong;
   for (const Queued& item : queue) {
-    if (item.sends || status != MT_OK) continue;
+    if (item.sends) continue;
     auto& box = shared.mail[{item.peer, self.rank}];
     status = shared.wait(lock, call, [&] { return !box.empty(); });
     if (status != MT_OK) break;
     Message* message = box.front();
-    box.erase(box.begin());
     if (message->bytes != item.bytes) {
-      shared.failed = MT_COMM_ABORTED;
-      shared.changed.notify_all();
-      const std::string text = "rank " + std::to_string(item.peer) + " sent " +
-                               std::to_string(message->bytes) + " bytes to rank " +
-                               std::to_string(self.rank) + ", which expects " +
-                               std::to_string(item.bytes);
-      message->done = true;
-      for (auto& mine : sent) std::erase(shared.mail[{self.rank, item.peer}], mine.get());
-      throw Error(MT_ERROR_VALUE, text);
+      wrong = "rank " + std::to_string(item.peer) + " sent " + std::to_string(message->bytes) +
+              " bytes to rank " + std::to_string(self.rank) + ", which expects " +
+              std::to_string(item.bytes);
+      status = shared.failed = MT_COMM_ABORTED;
+      break;
     }
+    box.erase(box.begin());
     // The sender waits, so the buffer is not touched while the lock is released.
     message->taken = true;
     lock.unlock();
@@ -397,6 +409,7 @@ int exchange(Local& self, const std::vector<Queued>& queue, const mt_comm_call& 
     if (status == MT_OK) status = shared.wait(lock, call, [&] { return message->done; });
   }
   if (status != MT_OK) {  // nobody may find what is about to be destroyed
+    shared.changed.notify_all();
     for (auto& [pair, box] : shared.mail) {
       for (const auto& message : sent) std::erase(box, message.get());
     }
@@ -404,6 +417,7 @@ int exchange(Local& self, const std::vector<Queued>& queue, const mt_comm_call& 
       shared.changed.wait(lock, [&] { return !message->taken || message->done; });
     }
   }
+  if (!wrong.empty()) throw Error(MT_ERROR_VALUE, wrong);
   return status;
 }
 
@@ -481,7 +495,7 @@ int split(void*, mt_group* group, int32_t color, int32_t key, const mt_comm_call
   slot.name = "split";
   slot.color = color;
   slot.key = key;
-  return collective(group, slot, call, [&](Local& self, Shared& shared) -> int {
+  return collective(group, slot, call, [&](Local& self, Shared& shared) {
     std::vector<int32_t> members;
     for (int32_t rank = 0; rank < shared.ranks(); ++rank) {
       if (shared.slots[static_cast<size_t>(rank)].color == color) members.push_back(rank);
@@ -490,8 +504,8 @@ int split(void*, mt_group* group, int32_t color, int32_t key, const mt_comm_call
       const std::lock_guard<std::mutex> lock(shared.mutex);
       shared.parts[color] = std::make_shared<Shared>(static_cast<int32_t>(members.size()));
     }
-    if (const int status = shared.meet(*call)) return status;
-    if (color < 0) return MT_OK;
+    shared.meet_again();
+    if (color < 0) return;
     std::stable_sort(members.begin(), members.end(), [&](int32_t a, int32_t b) {
       return shared.slots[static_cast<size_t>(a)].key < shared.slots[static_cast<size_t>(b)].key;
     });
@@ -499,7 +513,6 @@ int split(void*, mt_group* group, int32_t color, int32_t key, const mt_comm_call
     const std::lock_guard<std::mutex> lock(shared.mutex);
     *part = reinterpret_cast<mt_group*>(
         new Local{shared.parts[color], static_cast<int32_t>(place), false, {}});
-    return MT_OK;
   });
 }
 
@@ -527,21 +540,6 @@ extern "C" int mytorch_comm_local_init(const mt_host* given, mt_comm* comm) {
   comm->destroy = destroy;
   comm->abort = abort_group;
   comm->async_error = async_error;
-  comm->broadcast = local_broadcast;
-  comm->reduce = local_reduce;
-  comm->all_reduce = local_all_reduce;
-  comm->scatter = local_scatter;
-  comm->gather = local_gather;
-  comm->all_gather = local_all_gather;
-  comm->all_gather_v = local_all_gather_v;
-  comm->reduce_scatter = local_reduce_scatter;
-  comm->reduce_scatter_v = local_reduce_scatter_v;
-  comm->all_to_all = local_all_to_all;
-  comm->all_to_all_v = local_all_to_all_v;
-  comm->barrier = local_barrier;
-  comm->send = local_send;
-  comm->recv = local_recv;
-  comm->begin = local_begin;
-  comm->end = local_end;
+  MYTORCH_COMM_CALLS(comm, local);
   return MT_OK;
 }

@@ -4,13 +4,15 @@
 #include <mpi.h>
 #include <sched.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
-#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,9 +23,12 @@
 namespace {
 
 using mytorch::comm_mpi::check;
+using mytorch::comm_mpi::Elements;
 using mytorch::comm_mpi::int_of;
+using mytorch::comm_mpi::max_count;
 using mytorch::comm_mpi::mpi_op;
 using mytorch::comm_mpi::mpi_type;
+using mytorch::comm_mpi::Parts;
 using mytorch::sdk::Error;
 using mytorch::sdk::guarded_comm;
 
@@ -172,12 +177,32 @@ int mpi_broadcast(void*, mt_group* group, const void* send, void* recv, int64_t 
     if (self.rank == root && send != recv && count > 0) {
       std::memcpy(recv, send, static_cast<size_t>(count * mytorch::sdk::itemsize(dtype)));
     }
-    return MPI_Ibcast(recv, int_of(count), mpi_type(dtype), root, self.comm, request);
+    const Elements elements(count, dtype);
+    return MPI_Ibcast(recv, elements.count(), elements.type(), root, self.comm, request);
   });
 }
 
-int mpi_reduce(void*, mt_group* group, const void* send, void* recv, int64_t count, mt_dtype dtype,
-               const mt_reduction* reduction, int32_t root, const mt_comm_call* call) {
+// Calls reduce(first, n) for parts of `count` elements that MPI takes in one call.
+template <class Reduce>
+int in_parts(int64_t count, const Reduce& reduce) {
+  int64_t first = 0;
+  do {
+    const int64_t n = std::min(count - first, max_count());
+    if (const int status = reduce(first, n); status != MT_OK) return status;
+    first += n;
+  } while (first < count);
+  return MT_OK;
+}
+const void* at(const void* data, int64_t first, mt_dtype dtype) {
+  return static_cast<const char*>(data) + first * mytorch::sdk::itemsize(dtype);
+}
+void* at(void* data, int64_t first, mt_dtype dtype) {
+  return data == nullptr ? nullptr
+                         : static_cast<char*>(data) + first * mytorch::sdk::itemsize(dtype);
+}
+
+int reduce_part(mt_group* group, const void* send, void* recv, int64_t count, mt_dtype dtype,
+                const mt_reduction* reduction, int32_t root, const mt_comm_call* call) {
   std::unique_ptr<Operand> operand;
   const int status = run(group, call, "MPI_Ireduce", [&](Communicator& self, MPI_Request* request) {
     operand = std::make_unique<Operand>(send, count, dtype, *reduction);
@@ -193,18 +218,75 @@ int mpi_reduce(void*, mt_group* group, const void* send, void* recv, int64_t cou
   return status;
 }
 
+int mpi_reduce(void*, mt_group* group, const void* send, void* recv, int64_t count, mt_dtype dtype,
+               const mt_reduction* reduction, int32_t root, const mt_comm_call* call) {
+  return in_parts(count, [&](int64_t first, int64_t n) {
+    return reduce_part(group, at(send, first, dtype), at(recv, first, dtype), n, dtype, reduction,
+                       root, call);
+  });
+}
+
+// A block of an all-reduce that is under way.
+struct Block {
+  std::unique_ptr<Buffer> source;  // for what is scaled or reduced in place
+  MPI_Request request = MPI_REQUEST_NULL;
+};
+
+// In blocks, a few of which are under way at a time. MPI allocates memory as large as what it
+// reduces, and reduces in place by its slowest algorithm; blocks and copies of them stay in caches.
 int mpi_all_reduce(void*, mt_group* group, const void* send, void* recv, int64_t count,
                    mt_dtype dtype, const mt_reduction* reduction, const mt_comm_call* call) {
-  std::unique_ptr<Operand> operand;
-  const int status =
-      run(group, call, "MPI_Iallreduce", [&](Communicator& self, MPI_Request* request) {
-        operand = std::make_unique<Operand>(send, count, dtype, *reduction);
-        return MPI_Iallreduce(in_place(operand->data(), recv), recv, int_of(count), mpi_type(dtype),
-                              mpi_op(dtype, reduction->op), self.comm, request);
-      });
-  if (status == MT_OK) complete(recv, count, dtype, *reduction, of(group).ranks);
-  if (status != MT_OK) (void)operand.release();
-  return status;
+  constexpr int64_t kBytes = 256 << 10, kUnderWay = 4;
+  return guarded_comm(host, [&]() -> int {
+    Communicator& self = of(group);
+    if (self.aborted) return MT_COMM_ABORTED;
+    mytorch::sdk::check_reduction(dtype, *reduction);
+    const int64_t width = mytorch::sdk::itemsize(dtype);
+    const int64_t most = std::min(std::max<int64_t>(kBytes / width, 1), max_count());
+    const int64_t blocks = std::max<int64_t>((count + most - 1) / most, 1);
+    mt_reduction scaling = *reduction;
+    scaling.op = MT_REDUCE_SUM;
+    auto under_way = std::make_unique<std::array<Block, kUnderWay>>();
+    const auto block = [&](int64_t i) -> Block& {
+      return (*under_way)[static_cast<size_t>(i % kUnderWay)];
+    };
+    const auto size = [&](int64_t i) { return std::min(most, count - i * most); };
+    const auto start = [&](int64_t i) {
+      const int64_t n = size(i);
+      const void* from = at(send, i * most, dtype);
+      void* to = at(recv, i * most, dtype);
+      if (from == to || reduction->scale != 1) {
+        std::unique_ptr<Buffer>& source = block(i).source;
+        if (source == nullptr) source = std::make_unique<Buffer>(std::min(most, count), dtype);
+        if (reduction->scale != 1) {
+          mytorch::sdk::reduce_range(dtype, scaling, &from, 1, source->get(), 0, n);
+        } else if (n > 0) {
+          std::memcpy(source->get(), from, static_cast<size_t>(n * width));
+        }
+        from = source->get();
+      }
+      const Serialized serialized;
+      check(MPI_Iallreduce(from, to, int_of(n), mpi_type(dtype), mpi_op(dtype, reduction->op),
+                           self.comm, &block(i).request),
+            "MPI_Iallreduce");
+    };
+    try {
+      for (int64_t begun = 0, done = 0; done < blocks; ++done) {
+        for (; begun < std::min(blocks, done + kUnderWay); ++begun) start(begun);
+        if (const int status = finish(self, {block(done).request}, *call); status != MT_OK) {
+          (void)under_way.release();  // MPI may still read it
+          return status;
+        }
+        complete(at(recv, done * most, dtype), size(done), dtype, *reduction, self.ranks);
+      }
+    } catch (...) {
+      (void)under_way.release();
+      self.aborted = true;
+      any_failed = true;
+      throw;
+    }
+    return MT_OK;
+  });
 }
 
 int mpi_scatter(void*, mt_group* group, const void* send, void* recv, int64_t count, mt_dtype dtype,
@@ -212,8 +294,9 @@ int mpi_scatter(void*, mt_group* group, const void* send, void* recv, int64_t co
   return run(group, call, "MPI_Iscatter", [&](Communicator& self, MPI_Request* request) {
     const bool mine = self.rank == root && recv == static_cast<const char*>(send) +
                                                        root * count * mytorch::sdk::itemsize(dtype);
-    return MPI_Iscatter(send, int_of(count), mpi_type(dtype), mine ? MPI_IN_PLACE : recv,
-                        int_of(count), mpi_type(dtype), root, self.comm, request);
+    const Elements part(count, dtype);
+    return MPI_Iscatter(send, part.count(), part.type(), mine ? MPI_IN_PLACE : recv, part.count(),
+                        part.type(), root, self.comm, request);
   });
 }
 
@@ -227,55 +310,75 @@ int mpi_gather(void*, mt_group* group, const void* send, void* recv, int64_t cou
                int32_t root, const mt_comm_call* call) {
   return run(group, call, "MPI_Igather", [&](Communicator& self, MPI_Request* request) {
     const void* from = self.rank == root ? part_in_place(send, recv, root * count, dtype) : send;
-    return MPI_Igather(from, int_of(count), mpi_type(dtype), recv, int_of(count), mpi_type(dtype),
-                       root, self.comm, request);
+    const Elements part(count, dtype);
+    return MPI_Igather(from, part.count(), part.type(), recv, part.count(), part.type(), root,
+                       self.comm, request);
   });
 }
 
 int mpi_all_gather(void*, mt_group* group, const void* send, void* recv, int64_t count,
                    mt_dtype dtype, const mt_comm_call* call) {
   return run(group, call, "MPI_Iallgather", [&](Communicator& self, MPI_Request* request) {
-    return MPI_Iallgather(part_in_place(send, recv, self.rank * count, dtype), int_of(count),
-                          mpi_type(dtype), recv, int_of(count), mpi_type(dtype), self.comm,
-                          request);
+    const Elements part(count, dtype);
+    return MPI_Iallgather(part_in_place(send, recv, self.rank * count, dtype), part.count(),
+                          part.type(), recv, part.count(), part.type(), self.comm, request);
   });
-}
-
-std::vector<int> ints(const int64_t* values, int32_t n) {
-  std::vector<int> all;
-  for (int32_t i = 0; i < n; ++i) all.push_back(int_of(values[i]));
-  return all;
 }
 
 int mpi_all_gather_v(void*, mt_group* group, const void* send, void* recv, const int64_t* counts,
                      const int64_t* offsets, mt_dtype dtype, const mt_comm_call* call) {
-  std::vector<int> sizes, places;
-  return run(group, call, "MPI_Iallgatherv", [&](Communicator& self, MPI_Request* request) {
-    sizes = ints(counts, self.ranks);
-    places = ints(offsets, self.ranks);
-    return MPI_Iallgatherv(part_in_place(send, recv, offsets[self.rank], dtype),
-                           sizes[static_cast<size_t>(self.rank)], mpi_type(dtype), recv,
-                           sizes.data(), places.data(), mpi_type(dtype), self.comm, request);
-  });
+  std::unique_ptr<Parts> parts;  // until the call has finished
+  const int status =
+      run(group, call, "MPI_Iallgatherv", [&](Communicator& self, MPI_Request* request) {
+        parts = std::make_unique<Parts>(counts, offsets, self.ranks, dtype);
+        return MPI_Iallgatherv(part_in_place(send, recv, offsets[self.rank], dtype),
+                               parts->counts()[static_cast<size_t>(self.rank)], parts->type(), recv,
+                               parts->counts().data(), parts->offsets().data(), parts->type(),
+                               self.comm, request);
+      });
+  if (status != MT_OK) (void)parts.release();  // MPI may still read it
+  return status;
 }
 
 int mpi_reduce_scatter_v(void*, mt_group* group, const void* send, void* recv,
                          const int64_t* counts, mt_dtype dtype, const mt_reduction* reduction,
                          const mt_comm_call* call) {
   Communicator& self = of(group);
+  const int64_t all = std::accumulate(counts, counts + self.ranks, int64_t{0});
+  const int64_t mine = counts[self.rank];
+  if (all > max_count()) {
+    // As reductions to one rank after the other.
+    const int64_t width = mytorch::sdk::itemsize(dtype);
+    std::unique_ptr<Buffer> apart;
+    if (overlap(send, all * width, recv, mine * width)) {
+      apart = std::make_unique<Buffer>(mine, dtype);
+    }
+    void* to = apart != nullptr ? apart->get() : recv;
+    int64_t first = 0;
+    for (int32_t rank = 0; rank < self.ranks; ++rank) {
+      const int status = mpi_reduce(nullptr, group, at(send, first, dtype), to, counts[rank], dtype,
+                                    reduction, rank, call);
+      if (status != MT_OK) {
+        (void)apart.release();
+        return status;
+      }
+      first += counts[rank];
+    }
+    if (apart != nullptr && mine > 0) {
+      std::memcpy(recv, apart->get(), static_cast<size_t>(mine * width));
+    }
+    return MT_OK;
+  }
   std::vector<int> sizes;
   std::unique_ptr<Operand> operand;
   std::unique_ptr<Buffer> apart;
-  const int64_t mine = counts[self.rank];
   const int status =
       run(group, call, "MPI_Ireduce_scatter", [&](Communicator&, MPI_Request* request) {
-        sizes = ints(counts, self.ranks);
-        int64_t total = 0;
-        for (const int size : sizes) total += size;
-        operand = std::make_unique<Operand>(send, total, dtype, *reduction);
+        for (int32_t rank = 0; rank < self.ranks; ++rank) sizes.push_back(int_of(counts[rank]));
+        operand = std::make_unique<Operand>(send, all, dtype, *reduction);
         const int64_t width = mytorch::sdk::itemsize(dtype);
         void* to = recv;
-        if (overlap(operand->data(), total * width, recv, mine * width)) {
+        if (overlap(operand->data(), all * width, recv, mine * width)) {
           apart = std::make_unique<Buffer>(mine, dtype);
           to = apart->get();
         }
@@ -303,7 +406,8 @@ int mpi_reduce_scatter(void* self, mt_group* group, const void* send, void* recv
 int mpi_all_to_all(void*, mt_group* group, const void* send, void* recv, int64_t count,
                    mt_dtype dtype, const mt_comm_call* call) {
   return run(group, call, "MPI_Ialltoall", [&](Communicator& self, MPI_Request* request) {
-    return MPI_Ialltoall(send, int_of(count), mpi_type(dtype), recv, int_of(count), mpi_type(dtype),
+    const Elements part(count, dtype);
+    return MPI_Ialltoall(send, part.count(), part.type(), recv, part.count(), part.type(),
                          self.comm, request);
   });
 }
@@ -311,15 +415,20 @@ int mpi_all_to_all(void*, mt_group* group, const void* send, void* recv, int64_t
 int mpi_all_to_all_v(void*, mt_group* group, const void* send, const int64_t* send_counts,
                      const int64_t* send_offsets, void* recv, const int64_t* recv_counts,
                      const int64_t* recv_offsets, mt_dtype dtype, const mt_comm_call* call) {
-  std::vector<int> sent, from, received, to;
-  return run(group, call, "MPI_Ialltoallv", [&](Communicator& self, MPI_Request* request) {
-    sent = ints(send_counts, self.ranks);
-    from = ints(send_offsets, self.ranks);
-    received = ints(recv_counts, self.ranks);
-    to = ints(recv_offsets, self.ranks);
-    return MPI_Ialltoallv(send, sent.data(), from.data(), mpi_type(dtype), recv, received.data(),
-                          to.data(), mpi_type(dtype), self.comm, request);
-  });
+  std::unique_ptr<Parts> sent, received;
+  const int status =
+      run(group, call, "MPI_Ialltoallv", [&](Communicator& self, MPI_Request* request) {
+        sent = std::make_unique<Parts>(send_counts, send_offsets, self.ranks, dtype);
+        received = std::make_unique<Parts>(recv_counts, recv_offsets, self.ranks, dtype);
+        return MPI_Ialltoallv(send, sent->counts().data(), sent->offsets().data(), sent->type(),
+                              recv, received->counts().data(), received->offsets().data(),
+                              received->type(), self.comm, request);
+      });
+  if (status != MT_OK) {
+    (void)sent.release();
+    (void)received.release();
+  }
+  return status;
 }
 
 int mpi_barrier(void*, mt_group* group, const mt_comm_call* call) {
@@ -347,14 +456,16 @@ int point_to_point(mt_group* group, const mt_comm_call* call, const char* name, 
 int mpi_send(void*, mt_group* group, const void* data, int64_t count, mt_dtype dtype, int32_t to,
              const mt_comm_call* call) {
   return point_to_point(group, call, "MPI_Isend", [&](Communicator& self, MPI_Request* request) {
-    return MPI_Isend(data, int_of(count), mpi_type(dtype), to, 0, self.comm, request);
+    const Elements elements(count, dtype);
+    return MPI_Isend(data, elements.count(), elements.type(), to, 0, self.comm, request);
   });
 }
 
 int mpi_recv(void*, mt_group* group, void* data, int64_t count, mt_dtype dtype, int32_t from,
              const mt_comm_call* call) {
   return point_to_point(group, call, "MPI_Irecv", [&](Communicator& self, MPI_Request* request) {
-    return MPI_Irecv(data, int_of(count), mpi_type(dtype), from, 0, self.comm, request);
+    const Elements elements(count, dtype);
+    return MPI_Irecv(data, elements.count(), elements.type(), from, 0, self.comm, request);
   });
 }
 
@@ -494,21 +605,6 @@ extern "C" int mytorch_comm_mpi_init(const mt_host* given, mt_comm* comm) {
   comm->destroy = destroy;
   comm->abort = abort_group;
   comm->async_error = async_error;
-  comm->broadcast = mpi_broadcast;
-  comm->reduce = mpi_reduce;
-  comm->all_reduce = mpi_all_reduce;
-  comm->scatter = mpi_scatter;
-  comm->gather = mpi_gather;
-  comm->all_gather = mpi_all_gather;
-  comm->all_gather_v = mpi_all_gather_v;
-  comm->reduce_scatter = mpi_reduce_scatter;
-  comm->reduce_scatter_v = mpi_reduce_scatter_v;
-  comm->all_to_all = mpi_all_to_all;
-  comm->all_to_all_v = mpi_all_to_all_v;
-  comm->barrier = mpi_barrier;
-  comm->send = mpi_send;
-  comm->recv = mpi_recv;
-  comm->begin = mpi_begin;
-  comm->end = mpi_end;
+  MYTORCH_COMM_CALLS(comm, mpi);
   return MT_OK;
 }

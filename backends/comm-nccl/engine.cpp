@@ -508,21 +508,6 @@ extern "C" int mytorch_comm_nccl_init(const mt_host* given, mt_comm* comm) {
   comm->destroy = destroy;
   comm->abort = abort_group;
   comm->async_error = async_error;
-  comm->broadcast = nccl_broadcast;
-  comm->reduce = nccl_reduce;
-  comm->all_reduce = nccl_all_reduce;
-  comm->scatter = nccl_scatter;
-  comm->gather = nccl_gather;
-  comm->all_gather = nccl_all_gather;
-  comm->all_gather_v = nccl_all_gather_v;
-  comm->reduce_scatter = nccl_reduce_scatter;
-  comm->reduce_scatter_v = nccl_reduce_scatter_v;
-  comm->all_to_all = nccl_all_to_all;
-  comm->all_to_all_v = nccl_all_to_all_v;
-  comm->barrier = nccl_barrier;
-  comm->send = nccl_send;
-  comm->recv = nccl_recv;
-  comm->begin = nccl_begin;
-  comm->end = nccl_end;
+  MYTORCH_COMM_CALLS(comm, nccl);
   return MT_OK;
 }

@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "backends/cpu-openmp/fused/fused.h"
 #include "backends/cpu-openmp/pointwise/compile.h"
 #include "backends/cpu-openmp/registry.h"
 #include "backends/cpu-openmp/simd/instruction_set.h"
@@ -46,6 +47,7 @@ extern "C" MT_EXPORT int MYTORCH_BACKEND_INIT(const mt_host* host, mt_backend* b
                             .kernels = cpu::all_kernels(),
                             .compile = &sdk::compile_entry<&cpu::compile>,
                             .compile_priority = -10,
+                            .compile_fused = &sdk::compile_fused_entry<&cpu::compile_fused>,
                             .flags = MT_BACKEND_COMPLEX,
                             .describe = &cpu::describe});
 }

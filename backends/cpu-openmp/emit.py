@@ -18,15 +18,20 @@ from codegen.model import Op
 from codegen.nodes import BOOL, COMPUTE, NODE_OPS
 from codegen.program import Output, Program
 from codegen.schema import fnv1a, parse_schema
+from codegen.series import CHEBYSHEV, vector_code
 
 FILES = 12  # of some seconds of compilation each; their number is fixed, so that a new inner loop moves no other
 
-# Expressions of x that backends/cpu-openmp/simd/fused-inl.h has a function for. A program that contains one
-# calls the function, unless it needs a costly part of the expression elsewhere.
+# Expressions of x that backends/cpu-openmp/simd has a function for. A program that contains one calls the function,
+# unless it needs a costly part of the expression elsewhere. A function of float32 alone leaves float64 the expression.
 _FUSED = {
     "1 + erf(x * 0.70710678118654752440)": "NodeTwiceNormalCdf",
     "log1p(exp(x))": "NodeLog1pExp",
     "tanh(softplus(x))": "NodeTanhSoftplus",
+    "ndtr(x)": "NodeNdtr",
+    "erfinv(x)": "FloatErfinv",
+    "ndtri(x)": "FloatNdtri",
+    **{f"chebyshev(x, {name})": f"Series_{name}" for name in CHEBYSHEV},
 }
 _CPP = {"float32": "float", "float64": "double", "int32": "int32_t", "int64": "int64_t"}
 COMPUTE_TYPES = ("float32", "float64", "int32", "int64")
@@ -43,6 +48,19 @@ class InnerLoopCode:
     compute_types: set[str] = field(default_factory=set)
     in_place: bool = False  # an output may be any input: all inputs are read before an output is written
     place: tuple[int, int] = (-1, -1)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a function of _FUSED for the node `x`. `nodes` are those of the expression, without x."""
+
+    name: str
+    x: int
+    nodes: frozenset[int]
+
+    @property
+    def float32_alone(self) -> bool:
+        return self.name.startswith("Float")
 
 
 # A program and its inner loop.
@@ -161,9 +179,9 @@ def _match(p: Program, at: int, form: Program, node: int, bound: dict[int, int])
     return False
 
 
-def fused(p: Program) -> dict[int, tuple[str, int]]:
-    """Returns the nodes that a function of _FUSED computes, with the function's name and x."""
-    found: dict[int, tuple[str, int]] = {}
+def fused(p: Program) -> dict[int, Call]:
+    """Returns the nodes that a function of _FUSED computes."""
+    found: dict[int, Call] = {}
     users: list[set[int]] = [set() for _ in p.nodes]
     for i, n in enumerate(p.nodes):
         for a in n.args:
@@ -179,8 +197,9 @@ def fused(p: Program) -> dict[int, tuple[str, int]]:
             inside = {at for node, at in bound.items() if form.nodes[node].op in NODE_OPS}
             costly = {at for at in inside - {i} if NODE_OPS[p.nodes[at].op].cost > 1}
             if not any(users[at] - inside for at in costly):
-                found[i] = name, next(at for node, at in bound.items() if form.nodes[node].op == "input")
-                taken |= costly | {i}
+                x = next(at for node, at in bound.items() if form.nodes[node].op == "input")
+                found[i] = Call(name, x, frozenset(bound.values()) - {x})
+                taken |= {at for at in inside if users[at] <= inside} | {i}
     return found
 
 
@@ -195,6 +214,31 @@ def _needed_by(p: Program) -> list[set[int]]:
                 needed[node].add(k)
                 stack += p.nodes[node].args
     return needed
+
+
+def _by_type(p: Program, at: int, call: Call, live: set[int]) -> list[str]:
+    """Returns the code of a node that a function computes in float32 alone."""
+    lines = [f"hn::VFromD<D> v{at};", "if constexpr (is_f32<D>) {", f"  v{at} = {call.name}(d, v{call.x});", "} else {"]
+    for i in sorted(call.nodes - live):
+        n = p.nodes[i]
+        value = f"ConstNode(d, {cpp.number(n.value)})" if n.op == "const" else _expression(p, n)
+        lines.append(f"  const auto v{i} = {value};")
+    return lines + [f"  v{at} = {_expression(p, p.nodes[at])};", "}"]
+
+
+def series_code(codes: list[InnerLoopCode]) -> list[str]:
+    """Returns the functions of the series that inner loops call."""
+    used = {call.name for code in codes for call in fused(code.program).values()}
+    lines = []
+    for name in CHEBYSHEV:
+        if f"Series_{name}" not in used:
+            continue
+        lines += ["template <class D, class V>", f"HWY_INLINE V Series_{name}(D d, V t) {{"]
+        for float32, start in ((True, "  if constexpr (is_f32<D>) {"), (False, "  } else {")):
+            scheme, numbers = vector_code(name, float32)
+            lines += [start, f"    return {scheme}(d, t, {', '.join(map(cpp.number, numbers))});"]
+        lines += ["  }", "}", ""]
+    return lines
 
 
 def inner_loop_code(code: InnerLoopCode) -> list[str]:
@@ -213,7 +257,7 @@ def inner_loop_code(code: InnerLoopCode) -> list[str]:
     live = {o.node for o in p.outputs}
     for i in reversed(range(len(p.nodes))):
         if i in live:
-            live |= {calls[i][1]} if i in calls else set(p.nodes[i].args)
+            live |= {calls[i].x} if i in calls else set(p.nodes[i].args)
     for k, i in enumerate(scalars):
         lines.append(f"  const auto v{i} = ScalarNode(d, s, {k});")
     for i, n in enumerate(p.nodes):
@@ -244,7 +288,11 @@ def inner_loop_code(code: InnerLoopCode) -> list[str]:
         if n.op in NODE_OPS and "divides" in (NODE_OPS[n.op].integers or ()):
             divides = True
             place(i, f"zero |= RefusesDivisor(d, v{n.args[1]});")
-        value = f"{calls[i][0]}(d, v{calls[i][1]})" if i in calls else _expression(p, n)
+        if i in calls and calls[i].float32_alone:
+            for text in _by_type(p, i, calls[i], live):
+                place(i, text)
+            continue
+        value = f"{calls[i].name}(d, v{calls[i].x})" if i in calls else _expression(p, n)
         place(i, f"const auto v{i} = {value};")
     for k, o in enumerate(p.outputs):
         kind = "uint8_t" if o.type == BOOL else "T"
@@ -289,6 +337,7 @@ def inner_loop_file(number: int, codes: list[InnerLoopCode]) -> str:
         "namespace {",
         "",
     ]
+    lines += series_code(codes)
     for code in codes:
         lines += inner_loop_code(code)
     lines += [

@@ -5,6 +5,7 @@
 
 #define MYTORCH_CPU_FAMILIES(FAMILY) \
   FAMILY(pointwise)                  \
+  FAMILY(gamma)                      \
   FAMILY(reduce)                     \
   FAMILY(copy)                       \
   FAMILY(fill)                       \

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "backends/cuda/device/device.h"
+#include "backends/cuda/fused/fused.h"
 #include "backends/cuda/programs/compile.h"
 #include "backends/cuda/registry.h"
 #include "mytorch/backend/kernel.h"
@@ -44,6 +45,7 @@ extern "C" MT_EXPORT int MYTORCH_BACKEND_INIT(const mt_host* host, mt_backend* b
                             .kernels = cuda::all_kernels(),
                             .compile = &sdk::compile_entry<&cuda::compile_program>,
                             .compile_priority = -10,
+                            .compile_fused = &sdk::compile_fused_entry<&cuda::compile_fused>,
                             .flags = MT_BACKEND_COMPLEX,
                             .describe = &cuda::describe,
                             .device = &cuda::device_ops()});

@@ -42,7 +42,12 @@ std::vector<E> read_from_domain(const sdk::TensorView& tensor, mt_dtype compute)
 
 template <class From, class To>
 void convert_element(const void* from, void* to) {
-  *static_cast<To*>(to) = sdk::convert<To>(*static_cast<const From*>(from));
+  if constexpr (std::is_same_v<From, bool>) {
+    // Memory that nothing has written may hold any byte.
+    *static_cast<To*>(to) = sdk::convert<To>(*static_cast<const uint8_t*>(from) != 0);
+  } else {
+    *static_cast<To*>(to) = sdk::convert<To>(*static_cast<const From*>(from));
+  }
 }
 
 }  // namespace

@@ -1,14 +1,15 @@
 // Training steps of whole models on a GPU, and sentence embeddings. bench/peers/torch_models.py has
 // the same cases for PyTorch; scripts/bench-models runs both and prints ratios.
 //
-//   bench_models [CASE ...] [--precision autocast|bfloat16|float32] [--graph] [--no-eager]
-//                [--profile] [--measured] [--seconds S] [--save FILE]
+//   bench_models [CASE ...] [--precision autocast|bfloat16|float32] [--graph] [--compiled]
+//                [--no-eager] [--profile] [--measured] [--seconds S] [--save FILE]
 //
 // --measured times the kernels of each operator in a first step and then uses the fastest ones.
 // Data are random and stay the same, so that the loss begins near the logarithm of the number of
 // classes and falls. Prints a line per case:
 //
-//   NAME PRECISION eager|graph MS UNIT_PER_S TFLOPS SHARE HOST_MS PEAK_GIB FIRST_LOSS LAST_LOSS
+//   NAME PRECISION eager|graph|compiled MS UNIT_PER_S TFLOPS SHARE HOST_MS PEAK_GIB FIRST_LOSS
+//   LAST_LOSS
 //
 // SHARE is that of the speed of a matrix product of side 8192 in the same process, HOST_MS the time
 // in which the host queues a step. Floating-point operations are those of matrix products and
@@ -27,6 +28,7 @@
 #include <vector>
 
 #include "mytorch/choice.h"
+#include "mytorch/compile.h"
 #include "mytorch/graph.h"
 #include "mytorch/mytorch.h"
 #include "mytorch/nn/models/bert.h"
@@ -47,7 +49,7 @@ const Device kGpu("cuda");
 struct Options {
   std::vector<std::string> cases;
   std::string precision;  // empty: that of each case
-  bool eager = true, graph = false, profile = false, measured = false;
+  bool eager = true, graph = false, compiled = false, profile = false, measured = false;
   double seconds = 1;
   std::string save;
 
@@ -119,7 +121,7 @@ void report(const Case& c, const char* mode, const Options& options,
   const auto [seconds, host] = measure(step, options.seconds);
   const double tflops = c.flops / seconds * 1e-12;
   std::printf(
-      "%-8s %-8s %-5s %9.3f ms %10.0f /s %7.1f TFLOP/s %5.1f %% host %8.3f ms peak %6.2f GiB "
+      "%-8s %-8s %-8s %9.3f ms %10.0f /s %7.1f TFLOP/s %5.1f %% host %8.3f ms peak %6.2f GiB "
       "loss %.4f %.4f\n",
       c.name.c_str(), c.precision.c_str(), mode, seconds * 1e3, c.items / seconds, tflops,
       100 * tflops / peak_tflops(), host * 1e3,
@@ -153,6 +155,23 @@ void run(const Case& c, const Options& options) try {
     graph.capture([&] { loss = c.step(); });
     report(
         c, "graph", options, [&] { graph.replay(); }, first, [&] { return number(loss); });
+  }
+  if (options.compiled) {
+    auto compiled = compile(c.step);
+    loss = {};
+    const auto start = Clock::now();
+    for (int i = 0; i < 4; ++i) loss = compiled();
+    synchronize();
+    const CompileStats stats = compiled.stats();
+    std::printf("%s compiled in %.3f s: %lld kernels, %lld fused, %lld nodes on the host%s\n",
+                c.name.c_str(), since(start), static_cast<long long>(stats.kernel_calls),
+                static_cast<long long>(stats.fused), static_cast<long long>(stats.interpreted),
+                stats.device_graph ? ", one device graph" : "");
+    for (const std::string& name : stats.interpreted_operators) {
+      std::printf("%s: %s runs on the host\n", c.name.c_str(), name.c_str());
+    }
+    report(
+        c, "compiled", options, [&] { loss = compiled(); }, first, [&] { return number(loss); });
   }
 } catch (const Error& error) {
   std::printf("%s %s failed: %s\n", c.name.c_str(), c.precision.c_str(), error.what());
@@ -381,6 +400,8 @@ Options parse(int argc, char** argv) {
       options.save = value();
     } else if (word == "--graph") {
       options.graph = true;
+    } else if (word == "--compiled") {
+      options.compiled = true;
     } else if (word == "--no-eager") {
       options.eager = false;
     } else if (word == "--profile") {

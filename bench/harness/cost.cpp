@@ -246,6 +246,25 @@ double kernel_flops(const OpRecord& record, const OpInfo& op, const void* args) 
   return most * (computing_nodes(program) + (program.fold != nullptr ? 1 : 0));
 }
 
+double call_flops(const OpRecord& record, const OpInfo& op, const std::vector<Value>& args,
+                  const std::vector<Value>& results) {
+  if (record.cost.contains("flops")) {
+    return evaluate(record.cost.at("flops"), facts_of(record, args, results));
+  }
+  if (op.num_programs == 0) return 0;
+  double most = 0;
+  for (const auto* values : {&args, &results}) {
+    for (const Value& value : *values) {
+      const Fact fact = fact_of(value);
+      if (std::holds_alternative<Tensor>(value.variant()) && fact.present) {
+        most = std::max(most, product(fact.shape));
+      }
+    }
+  }
+  const mt_program& program = *op.programs[0];
+  return most * (computing_nodes(program) + (program.fold != nullptr ? 1 : 0));
+}
+
 Bytes call_bytes(const OpRecord& op, const std::vector<Value>& args,
                  const std::vector<Value>& results, bool inplace) {
   if (op.cost.contains("bytes")) {

@@ -42,6 +42,10 @@ double evaluate(const nlohmann::json& tree, const Facts& facts);
 // fold times the elements of the operand; else 0, which means unknown.
 double kernel_flops(const conformance::OpRecord& record, const OpInfo& op, const void* args);
 
+// The same for a call whose arguments and results are boxed.
+double call_flops(const conformance::OpRecord& record, const OpInfo& op,
+                  const std::vector<Value>& args, const std::vector<Value>& results);
+
 // The bytes that a call must move: every operand and every result once, or the record's
 // `cost.bytes`, half of it read. Memory that operands share counts once. An argument that a call
 // only writes counts as written; the first argument of an in-place form counts as read and written.

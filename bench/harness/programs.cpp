@@ -6,8 +6,10 @@
 #include "mytorch/grad_mode.h"
 #include "mytorch/nn/optim/adam.h"
 #include "mytorch/nn/optim/sgd.h"
+#include "mytorch/nn/recurrent.h"
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/empty.h"
+#include "mytorch/ops/mean.h"
 #include "mytorch/ops/mm.h"
 #include "mytorch/ops/mul.h"
 #include "mytorch/ops/ones.h"
@@ -80,6 +82,38 @@ Loop step_of(Options options, Device d) {
   return repeat([optimizer] { optimizer->step(); });
 }
 
+// ---- recurrent networks: two layers of size 512, 128 steps of 64 sequences
+
+constexpr int64_t kSize = 512, kSteps = 128, kSequences = 64;
+
+// The products of inputs and states with the weights of each layer, for `gates` matrices of each.
+double recurrent_flops(int gates) {
+  return 2.0 * 2 * gates * kSize * 2 * kSize * kSteps * kSequences;
+}
+
+template <class Network, class Args>
+Loop forward_of(Device d, Args args) {
+  const auto network = std::make_shared<Network>(kSize, kSize, args);
+  network->to(d);
+  const Tensor x = rand({kSteps, kSequences, kSize}, kFloat32, d);
+  return repeat([network, x] { keep(std::get<0>((*network)(x))); });
+}
+
+// Forward, the mean of the outputs as a loss, backward, and a step of SGD.
+template <class Network, class Args>
+Loop training_step_of(Device d, Args args) {
+  const auto network = std::make_shared<Network>(kSize, kSize, args);
+  network->to(d);
+  const auto sgd =
+      std::make_shared<nn::optim::SGD>(network->parameters(), nn::optim::SGDArgs{.lr = 1e-3});
+  const Tensor x = rand({kSteps, kSequences, kSize}, kFloat32, d);
+  return recording([network, sgd, x] {
+    sgd->zero_grad();
+    mean(std::get<0>((*network)(x))).backward();
+    sgd->step();
+  });
+}
+
 std::vector<Program> all_programs() {
   const auto add_up = [](const char* name, auto make) { return Program{name, 0, 0, 1, make}; };
   std::vector<Program> all = {
@@ -148,6 +182,18 @@ std::vector<Program> all_programs() {
                  [](Device d) { return step_of<optim::Adam>(optim::AdamArgs{.lr = 1e-3}, d); }});
   all.push_back({"adamw_10M", 7 * 4 * kParameters, 0, 1,
                  [](Device d) { return step_of<optim::AdamW>(optim::AdamWArgs{.lr = 1e-3}, d); }});
+  const nn::LSTMArgs two{.num_layers = 2};
+  all.push_back({"lstm_forward", 0, recurrent_flops(4), 1,
+                 [=](Device d) { return forward_of<nn::LSTM>(d, two); }});
+  // Backward multiplies twice as often as forward.
+  all.push_back({"lstm_step", 0, 3 * recurrent_flops(4), 1,
+                 [=](Device d) { return training_step_of<nn::LSTM>(d, two); }});
+  all.push_back({"gru_step", 0, 3 * recurrent_flops(3), 1, [](Device d) {
+                   return training_step_of<nn::GRU>(d, nn::GRUArgs{.num_layers = 2});
+                 }});
+  all.push_back({"rnn_step", 0, 3 * recurrent_flops(1), 1, [](Device d) {
+                   return training_step_of<nn::RNN>(d, nn::RNNArgs{.num_layers = 2});
+                 }});
   return all;
 }
 

@@ -153,6 +153,7 @@ EXCEPTIONS = {
         [a["A"], a["B"]],
         {"left": a["left"], "check_errors": False},
     ),
+    "special_xlog1py.Tensor": lambda a, out: ("special_xlog1py", [a["self"], a["other"]]),
     "softmax_backward": lambda a, out: (
         "_softmax_backward_data",
         [a["grad_output"], a["output"], a["dim"], a["output"].dtype],
@@ -282,6 +283,8 @@ def aten_call(case: dict, args: dict) -> tuple[str, list, dict]:
     schema = getattr(getattr(torch.ops.aten, base), overload or "default")._schema
     values, named = [], {}
     for a in schema.arguments:
+        if a.name == "x" and "self" in args:
+            args = {**args, "x": args["self"]}
         if a.name not in args and not a.has_default_value():
             raise KeyError(f"aten::{op} needs {a.name!r}")
         value = args.get(a.name, a.default_value if a.has_default_value() else None)
@@ -439,6 +442,35 @@ def optimizer_loops(name: str):
         yield label, loop
 
 
+# ---- recurrent networks: those of bench/harness/programs.cpp ------------------------------------------
+
+
+def recurrent_loops(name: str):
+    kind, _, what = name.partition("_")
+    network = getattr(torch.nn, kind.upper())(512, 512, num_layers=2)
+    x = torch.rand(128, 64, 512)
+    sgd = torch.optim.SGD(network.parameters(), lr=1e-3)
+
+    def forward(n: int):
+        for _ in range(n):
+            network(x)
+
+    def step(n: int):
+        with torch.enable_grad():
+            for _ in range(n):
+                sgd.zero_grad()
+                network(x)[0].mean().backward()
+                sgd.step()
+
+    yield "", forward if what == "forward" else step
+
+
+PROGRAMS = {
+    **{name: optimizer_loops for name in OPTIMIZERS},
+    **{name: recurrent_loops for name in ("lstm_forward", "lstm_step", "gru_step", "rnn_step")},
+}
+
+
 # ---- measuring ----------------------------------------------------------------------------------------
 
 
@@ -511,12 +543,12 @@ def main() -> None:
     print(f"{LABEL}, " + (gpu or f"{options.threads} threads, {blas_library()}"))
     for case in cases:
         name = case["name"]
-        if "program" in case and name not in OPTIMIZERS:
+        if "program" in case and name not in PROGRAMS:
             continue
         try:
             with torch.no_grad():
-                if name in OPTIMIZERS:
-                    loops = [(label, loop, "") for label, loop in optimizer_loops(name)]
+                if "program" in case:
+                    loops = [(label, loop, "") for label, loop in PROGRAMS[name](name)]
                 else:
                     loops = [("", *(turns_of(case) if ON_GPU else loop_of(case, arguments(case))))]
                 for label, loop, remark in loops:

@@ -55,7 +55,8 @@ class SuitesTest(unittest.TestCase):
         self.assertEqual(
             {c["suite"] for c in cases},
             set(
-                "overhead pointwise complex reduce matmul conv norm attention fused index optim linalg fourier".split()
+                "overhead pointwise complex special reduce matmul conv norm attention recurrent fused index optim "
+                "linalg fourier".split()
             ),
         )
 

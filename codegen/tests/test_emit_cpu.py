@@ -10,7 +10,7 @@ cpu_emitter = emitter(ROOT / "backends" / "cpu-openmp" / "emit.py")
 def fused(text: str) -> list[str]:
     args = parse_schema("f(Tensor x, Tensor y) -> Tensor").args
     program = build_pointwise("f", {"out": text}, args, {}, unused_ok=True).variants[0]
-    return sorted(name for name, _ in cpu_emitter.fused(program).values())
+    return sorted(call.name for call in cpu_emitter.fused(program).values())
 
 
 class FusedTest(unittest.TestCase):
@@ -18,6 +18,18 @@ class FusedTest(unittest.TestCase):
         self.assertEqual(fused("y * (1 + erf(0.70710678118654752440 * (x - y)))"), ["NodeTwiceNormalCdf"])
         self.assertEqual(fused("softplus(x) + log_sigmoid(y)"), ["NodeLog1pExp"] * 2)
         self.assertEqual(fused("tanh(softplus(x)) * x"), ["NodeTanhSoftplus"])
+
+    def test_functions_and_their_series(self):
+        self.assertEqual(fused("ndtr(x) + erfinv(y)"), ["FloatErfinv", "NodeNdtr"])
+        self.assertEqual(fused("i1e(x)"), ["Series_i1e_large", "Series_i1e_small"])
+
+    def test_a_function_of_float32_leaves_float64_the_expression(self):
+        args = parse_schema("f(Tensor x) -> Tensor").args
+        program = build_pointwise("f", {"out": "2 * erfinv(x)"}, args, {}).variants[0]
+        code = "\n".join(cpu_emitter.inner_loop_code(cpu_emitter.InnerLoopCode("f", program, "")))
+        single, double = code.split("if constexpr (is_f32<D>) {")[1].split("} else {")
+        self.assertIn("FloatErfinv(d, v0)", single)
+        self.assertIn("NodeLog", double)
 
     def test_not_where_it_differs(self):
         self.assertEqual(fused("2 + erf(x * 0.70710678118654752440)"), [])

@@ -408,6 +408,7 @@ class RefusalTest(unittest.TestCase):
         self.record("primitive: p\ngrad: none", "the name `result` is reserved", op="f(Tensor result) -> Tensor")
         self.record(self.P + "\npromote: up", "`promote: up` is none of")
         self.record(self.P + "\nkernel: optional", "`kernel: optional` on a pointwise")
+        self.record("composite: f\ngrad: auto\ncomplex: kernel", "belongs to composites with kernels")
         self.record("composite: f\nkernel: always\ngrad: auto", "`kernel: always` is none of")
         self.record(self.P + "\ndynamic: yes", "`dynamic: yes` is none of")
         primitive = "primitive: p\ngrad: none\n"

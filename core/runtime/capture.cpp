@@ -27,7 +27,11 @@ State& state() {
 
 Capture* find(const State& s, Device device, void* stream) {
   for (Capture* each : s.all) {
-    if (each->device == device && each->stream == stream) return each;
+    if (!(each->device == device)) continue;
+    const auto& side = each->side_streams;
+    if (each->stream == stream || std::find(side.begin(), side.end(), stream) != side.end()) {
+      return each;
+    }
   }
   return nullptr;
 }

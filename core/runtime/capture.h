@@ -30,6 +30,7 @@ struct Capture {
   Device device;
   int slot = 0;
   void* stream = nullptr;
+  std::vector<void*> side_streams;  // on which a part of the work is queued (side_streams.h)
   std::vector<GraphDraws> draws;
 };
 
@@ -63,5 +64,9 @@ mt_random captured_draw(const Generator& generator, Device device);
 // Throws Error(kUnsupported) "[op] needs ..." if work on the device is being captured, so that the
 // host cannot wait for it. `needs` begins with a verb.
 void check_not_captured(const char* op, const char* needs, Device device);
+
+// Called by run_uncaptured() while the thread records a graph: what the function reads must be
+// there. Set by the graph library.
+extern void (*before_uncaptured)();
 
 }  // namespace mytorch

@@ -129,12 +129,7 @@ struct ThreadContexts {
   std::vector<std::unique_ptr<Context>> all;
   ~ThreadContexts() {
     std::fill_n(thread_state.contexts, kMaxDeviceTypes, nullptr);
-    for (auto& context : all) {
-      const Device device(context->device.type, context->device.index);
-      void* stream = context->stream;
-      context.reset();  // free its memory first
-      if (stream != nullptr) idle_streams().give(device, stream);
-    }
+    for (auto& context : all) retire(std::move(context));
   }
 };
 thread_local ThreadContexts contexts;
@@ -174,12 +169,14 @@ Context::~Context() {
   for (const Block& block : blocks) free_block(*this, block);
 }
 
-mt_ctx* make_context(int slot, Device device) {
-  for (auto& known : contexts.all) {
-    if (known->device.type == device.type && known->device.index == device.index) {
-      return thread_state.contexts[slot] = known.get();
-    }
-  }
+void retire(std::unique_ptr<Context> context) {
+  const Device device(context->device.type, context->device.index);
+  void* stream = context->stream;
+  context.reset();  // free its memory first
+  if (stream != nullptr) idle_streams().give(device, stream);
+}
+
+std::unique_ptr<Context> new_context(int slot, Device device) {
   auto context = std::make_unique<Context>();
   mt_ctx& ctx = *context;
   ctx = {};
@@ -200,7 +197,16 @@ mt_ctx* make_context(int slot, Device device) {
       }
     }
   }
-  contexts.all.push_back(std::move(context));
+  return context;
+}
+
+mt_ctx* make_context(int slot, Device device) {
+  for (auto& known : contexts.all) {
+    if (known->device.type == device.type && known->device.index == device.index) {
+      return thread_state.contexts[slot] = known.get();
+    }
+  }
+  contexts.all.push_back(new_context(slot, device));
   return thread_state.contexts[slot] = contexts.all.back().get();
 }
 

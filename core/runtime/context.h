@@ -1,10 +1,12 @@
 // The host's implementation of mt_ctx, the context of kernels.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "mytorch/abi.h"
+#include "mytorch/device.h"
 #include "mytorch/thread_state.h"
 #include "mytorch/threads.h"
 
@@ -52,6 +54,11 @@ inline void release_scratch(mt_ctx* ctx) {
   context->used = 0;
   context->taken = 0;
 }
+
+// Returns a context with a stream of its own, which no thread has yet.
+std::unique_ptr<Context> new_context(int slot, Device device);
+// Frees the memory of a context, and keeps its stream for the next one.
+void retire(std::unique_ptr<Context> context);
 
 // Returns the host structure passed to init and device functions of backends.
 const mt_host* host();

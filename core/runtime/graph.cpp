@@ -126,7 +126,10 @@ bool is_capturing(Device device) {
   return (thread_state.wanted & kLayerCapture) != 0 || find_capture(device) != nullptr;
 }
 
+void (*before_uncaptured)() = [] {};
+
 void run_uncaptured(Device device, const std::function<void()>& function) {
+  if ((thread_state.wanted & thread_state.layers & kLayerCapture) != 0) before_uncaptured();
   const LayerMask unrecorded(kLayerCapture);
   const Capture* capture = find_capture(device);
   if (capture == nullptr) return function();

@@ -64,6 +64,17 @@ Tensor Tensor::detach() const {
   return adopt(new_alias(impl_));
 }
 
+const Tensor& Tensor::detach_() const {
+  const AutogradTable& autograd = table(*this, "detach_");
+  if (is_view()) {
+    fail(ErrorCode::kValue,
+         "[detach_] the tensor is a view, whose history is its base's: write x = x.detach()");
+  }
+  check_not_batched(*this, "detach_");
+  autograd.detach(*this);
+  return *this;
+}
+
 void Tensor::set_data(const Tensor& data) const {
   if (!defined() || !data.defined()) {
     fail(ErrorCode::kValue, "[set_data] called on, or with, an undefined tensor");

@@ -1,5 +1,6 @@
-// What happens to tensors outside of operators while the thread records a graph (graph/capture.h):
-// reads by the host, and changes of grads. Core and autograd report it through a table.
+// What happens to tensors outside of operators while the thread records a graph
+// (graph/capture/capture.h): reads by the host, and changes of grads. Core and autograd report it
+// through a table.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,11 @@ struct CaptureTable {
   void (*grad_read)(const Tensor& leaf, const Tensor& grad);
   // The grad of a leaf is replaced.
   void (*grad_written)(const Tensor& leaf);
+  // Returns whether the recording refers to a tensor that the function has made: one whose memory,
+  // allocated without an operator, a node has filled. That reference ends with the recording.
+  bool (*keeps)(const Tensor& tensor);
+  // Returns whether the recording holds a reference to the memory of a tensor, which ends with it.
+  bool (*keeps_memory)(const Tensor& tensor);
 };
 // Set once, while the graph library is initialized. Nothing is recorded before.
 extern const CaptureTable* capture_table;

@@ -75,7 +75,9 @@ Tensor wrap_memory(const void* data, bool read_only, std::optional<ScalarType> t
                    released ? new Release{std::move(deleter), memory} : nullptr);
   const Tensor result = Tensor::adopt(new_tensor_over(storage, sizes, steps, dtype, 0));
   result.impl()->read_only = read_only;
-  return options.finish(result);
+  // The memory is the caller's, pinned or not.
+  if (options.requires_grad()) result.requires_grad_();
+  return result;
 }
 
 }  // namespace mytorch::detail

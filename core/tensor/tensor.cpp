@@ -19,6 +19,13 @@ void Tensor::fail_undefined() {
        "result (such as a gradient before backward()); check defined() first");
 }
 
+std::ostream& operator<<(std::ostream& out, const TensorOptions& options) {
+  out << "dtype=" << options.dtype() << ", device=" << options.device();
+  out << ", requires_grad=" << (options.requires_grad() ? "true" : "false");
+  if (options.pinned_memory()) out << ", pinned_memory=true";
+  return out;
+}
+
 int64_t Tensor::size(int64_t dim) const {
   return checked()->abi.dl.shape[wrap_dim(dim, impl_->abi.dl.ndim, "size")];
 }

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <ostream>
 
 #include "core/types/errors.h"
 #include "mytorch/scalar.h"
@@ -53,6 +54,13 @@ Half::operator float() const {
 void detail::refuse_imaginary(double real, double imaginary) {
   fail(ErrorCode::kType, "[Scalar] ", real, " + ", imaginary,
        "i is no real number: take real() or imag(), or convert to std::complex");
+}
+
+std::ostream& operator<<(std::ostream& out, const Scalar& number) {
+  if (number.is_bool()) return out << (number.to_bool() ? "true" : "false");
+  if (number.is_int()) return out << number.to_int();
+  if (number.is_float()) return out << number.to_double();
+  return out << '(' << number.real() << ',' << number.imag() << ')';
 }
 
 ScalarType from_abi(mt_dtype dtype) {

@@ -71,7 +71,8 @@ bool has_complex(const OpInfo& op, const void* args) {
 PartsOperand::PartsOperand(const mt_tensor* of) : abi_(*of) {
   for (int i = 0; i < of->dl.ndim; ++i) {
     shape_.push_back(of->dl.shape[i]);
-    strides_.push_back(2 * of->dl.strides[i]);
+    // Modulo 2^64, as strides of dimensions of at most one element may be any number.
+    strides_.push_back(static_cast<int64_t>(2 * static_cast<uint64_t>(of->dl.strides[i])));
   }
   shape_.push_back(2);
   strides_.push_back(1);
@@ -135,6 +136,13 @@ bool run_copy(int slot, mt_ctx* ctx, const mt_tensor* to, const mt_tensor* from)
     const Scalar value = host_number(from);
     return fill_real(slot, ctx, real.abi(), value.real()) &&
            fill_real(slot, ctx, imaginary.abi(), value.imag());
+  }
+  if (from_complex && to->dl.dtype.bits == 64 && from->dl.dtype.bits == 64) {
+    // Numbers of 8 bytes move whole, as integers do: their parts would be rows of two elements,
+    // which a copy that transposes has no blocks for.
+    mt_tensor target = *to, source = *from;
+    target.dl.dtype = source.dl.dtype = to_abi(kInt64);
+    return copy_real(slot, ctx, &target, &source);
   }
   if (from_complex) {
     const PartsOperand target(to);

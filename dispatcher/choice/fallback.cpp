@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
+#include "core/tensor/capture_layer.h"
 #include "core/types/errors.h"
 #include "dispatcher/choice/complex.h"
 #include "dispatcher/choice/observe.h"
@@ -158,6 +159,7 @@ void run_fallback(const OpEntry& entry, int slot, mt_ctx* ctx, const void* args)
                  "mytorch: warning: [%s] runs on the CPU for %s: no kernel takes the call\n",
                  op.base, device_type(slot).name.c_str());
   }
+  ++host_accesses;  // a replay of the kernels alone would lack the copies
   const Substitution substitution({state.entry, slot, ctx, args}, kFellBack);
   ArgsCopy copy(op, args);
   std::vector<Mirror> inputs;

@@ -22,10 +22,15 @@ const mt_tensor* DynamicOutputs::make(void* self, int32_t index, const int64_t* 
                                       int32_t ndim) {
   auto* outputs = static_cast<DynamicOutputs*>(self);
   if (index < 0 || static_cast<size_t>(index) >= outputs->specs_.size()) return nullptr;
-  TensorSpec spec = outputs->specs_[index];
-  spec.sizes.assign(shape, shape + ndim);
-  spec.strides.clear();
-  outputs->outputs_[index] = make_output(spec);
+  try {
+    TensorSpec spec = outputs->specs_[index];
+    spec.sizes.assign(shape, shape + ndim);
+    spec.strides.clear();
+    outputs->outputs_[index] = make_output(spec);
+  } catch (...) {
+    outputs->failure_ = std::current_exception();
+    return nullptr;
+  }
   return &outputs->outputs_[index].impl()->abi;
 }
 
@@ -39,7 +44,12 @@ void DynamicOutputs::run(const OpEntry& entry, const void* args) {
     Context* ctx;
     ~Reset() { ctx->dynamic_output = nullptr; }
   } reset{ctx};
-  if (!run_kernel(entry, slot, ctx, args)) run_fallback(entry, slot, ctx, args);
+  try {
+    if (!run_kernel(entry, slot, ctx, args)) run_fallback(entry, slot, ctx, args);
+  } catch (...) {
+    if (failure_ != nullptr) std::rethrow_exception(failure_);
+    throw;
+  }
 }
 
 Tensor DynamicOutputs::take(int index) {

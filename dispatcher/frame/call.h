@@ -1,6 +1,7 @@
 // Building blocks of the forms of operators (forms.h).
 #pragma once
 
+#include <exception>
 #include <string>
 #include <string_view>
 
@@ -120,6 +121,7 @@ class DynamicOutputs {
   const OpInfo& op_;
   std::vector<TensorSpec> specs_;
   std::vector<Tensor> outputs_;
+  std::exception_ptr failure_;  // of make(): no exception passes through a kernel
 };
 
 // ---- calls ----

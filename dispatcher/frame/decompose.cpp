@@ -60,6 +60,7 @@ class Evaluation {
     // float32 and are rounded once, as in kernels.
     bools_ = compute_ == kBool;
     if (bools_) compute_ = kInt64;
+    operands_ = compute_;
     if (compute_ == kFloat16 || compute_ == kBFloat16) compute_ = kFloat32;
     values_.resize(program_.num_nodes);
     for_each_input(op, args, [&](const mt_tensor*& t, const ArgInfo&) {
@@ -88,8 +89,7 @@ class Evaluation {
     if (is(node, "input")) return input(node);
     if (is(node, "scalar")) return scalar(node);
     if (is(node, "const")) {
-      return is_integral(compute_, true) ? Value(static_cast<int64_t>(node.value))
-                                         : Value(node.value);
+      return is_integral(compute_, true) ? Value(Scalar(node.value).to_int()) : Value(node.value);
     }
     if (is(node, "count")) return Value(static_cast<int64_t>(count_));
     if (is(node, "state")) return Value(states_.at(node.component));
@@ -141,7 +141,8 @@ class Evaluation {
       tensor = Tensor::share(const_cast<TensorImpl*>(reinterpret_cast<const TensorImpl*>(t)));
     }
     if (node.type == MT_TYPE_COMPUTE) {
-      return Value(converted(bools_ ? converted(tensor, kBool) : tensor, compute_));
+      // Operands have their common type before the computation, in which 70000 may be infinite.
+      return Value(converted(converted(tensor, bools_ ? kBool : operands_), compute_));
     }
     if (node.type == MT_TYPE_BOOL && tensor.dtype() != kBool) {
       return Value(call_one("ne", {tensor, int64_t{0}}));
@@ -155,7 +156,7 @@ class Evaluation {
         return Value(field<int64_t>(args_, node.offset));
       case MT_FIELD_FLOAT:
         return is_integral(compute_, true)
-                   ? Value(static_cast<int64_t>(field<double>(args_, node.offset)))
+                   ? Value(Scalar(field<double>(args_, node.offset)).to_int())
                    : Value(field<double>(args_, node.offset));
       default: {
         const Scalar value(field<mt_scalar>(args_, node.offset));
@@ -175,6 +176,7 @@ class Evaluation {
 
   const void* args_;
   const mt_program& program_;
+  ScalarType operands_;  // the common type, before 16-bit types are widened
   ScalarType compute_;
   bool bools_;  // kInt64 represents bools
   Device device_;

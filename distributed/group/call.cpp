@@ -27,11 +27,24 @@ struct Work::State {
   // On a device: what the waiting stream waits for.
   std::shared_ptr<GroupState> group;
   void* event = nullptr;
+  uint64_t number = 0;
 
   ~State() {
     if (event == nullptr) return;
     const DeviceType& type = device_type(group->slot);
+    if (!kept.empty() && num_captures() == 0) keep_until_done(type);
     type.ops->destroy_event(type.self, event);
+  }
+  // Nobody has waited: no stream is ordered after the call, so the operands must outlive it.
+  void keep_until_done(const DeviceType& type) {
+    if (group->session != nullptr) {
+      const std::lock_guard<std::mutex> lock(group->progress_mutex);
+      for (Pending& item : group->pending) {
+        if (item.number == number) item.kept = std::move(kept);
+      }
+      return;
+    }
+    while (type.ops->query_event(type.self, event) == 0) std::this_thread::yield();
   }
 };
 
@@ -52,6 +65,7 @@ void Work::wait() {
     if (state->error != nullptr) std::rethrow_exception(state->error);
   }
   if (state->finish != nullptr) state->finish();
+  state->kept.clear();
 }
 
 bool Work::done() const {
@@ -291,7 +305,9 @@ void device_step(int status, const char* what) {
     fail(ErrorCode::kDevice, "[distributed] cannot ", what, ": ", take_host_error());
 }
 
-// Queues the call on the thread's stream or, if `async`, on the group's own.
+// Queues the call on the thread's stream or, if `async`, on the group's own. Work keeps the
+// operands until a stream waits for it; memory that is freed afterwards is used again in the order
+// of the stream.
 Work run_on_stream(const std::shared_ptr<GroupState>& shared, const Signature& signature,
                    const Start& start, std::vector<Tensor> kept, std::function<void()> finish,
                    bool async) {
@@ -324,7 +340,7 @@ Work run_on_stream(const std::shared_ptr<GroupState>& shared, const Signature& s
                     : Clock::time_point::max();
     void* event = type.ops->record_event(type.self, device.index, stream);
     const std::lock_guard<std::mutex> progress(state.progress_mutex);
-    state.pending.push_back({event, deadline, begun.number, begun.record, signature, kept});
+    state.pending.push_back({event, deadline, begun.number, begun.record, signature, {}});
   } else {
     recorder().finish(begun.record, CallState::kDone);
   }
@@ -334,6 +350,7 @@ Work run_on_stream(const std::shared_ptr<GroupState>& shared, const Signature& s
   }
   auto work = std::make_shared<Work::State>();
   work->group = shared;
+  work->number = begun.number;
   work->kept = std::move(kept);
   work->finish = std::move(finish);
   work->event = type.ops->record_event(type.self, device.index, stream);

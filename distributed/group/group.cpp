@@ -104,6 +104,37 @@ void need(F function, const GroupState& state, const char* op) {
        ": choose another one");
 }
 
+// A gather to one rank, or a scatter from it. Only there `all` is read.
+Work at_root(const char* op, const Group& group, decltype(mt_comm::gather) mt_comm::*entry,
+             const Tensor& tensor, const Tensor& all, int root, bool gathers, bool async) {
+  GroupState& state = checked(group.state(), op);
+  check_rank(root, state, gathers ? "dst" : "src", op);
+  const auto function = state.engine->comm.*entry;
+  need(function, state, op);
+  const bool has_all = state.rank == root;
+  const Buffer part(tensor, state, "tensor", op);
+  const Buffer whole(has_all ? all : tensor, state, "all", op);
+  if (has_all) {
+    check_sizes(all.numel() == tensor.numel() * state.size, all, "all", tensor, "tensor",
+                "all has a tensor of each rank along dimension 0", op);
+  }
+  Signature signature = signature_for(op, tensor);
+  signature.root = root;
+  const std::function<void()> finish = !gathers  ? part.write_back()
+                                       : has_all ? whole.write_back()
+                                                 : nullptr;
+  return run_call(
+      group.state(), signature,
+      [&state, function, whole, part, root, gathers, has_all](const mt_comm_call& call) {
+        const Tensor& memory = part.memory();
+        void* const at_all = has_all ? whole.write() : nullptr;
+        return function(state.engine->comm.self, state.group, gathers ? part.read() : at_all,
+                        gathers ? at_all : part.write(), memory.numel(),
+                        memory.impl()->abi.dl.dtype, root, &call);
+      },
+      {all, tensor, whole.memory(), part.memory()}, finish, async);
+}
+
 }  // namespace
 
 int Group::rank() const { return checked(state_, "rank").rank; }
@@ -156,51 +187,11 @@ Work Group::reduce(const Tensor& tensor, int dst, Reduction reduction, bool asyn
 }
 
 Work Group::gather(const Tensor& all, const Tensor& tensor, int dst, bool async) const {
-  const char* op = "gather";
-  GroupState& state = checked(state_, op);
-  check_rank(dst, state, "dst", op);
-  need(state.engine->comm.gather, state, op);
-  const bool receives = state.rank == dst;
-  const Buffer part(tensor, state, "tensor", op);
-  const Buffer whole(receives ? all : tensor, state, "all", op);
-  if (receives) {
-    check_sizes(all.numel() == tensor.numel() * state.size, all, "all", tensor, "tensor",
-                "all has a tensor of each rank along dimension 0", op);
-  }
-  Signature signature = signature_for(op, tensor);
-  signature.root = dst;
-  return run_call(
-      state_, signature,
-      [&state, whole, part, dst, receives](const mt_comm_call& call) {
-        const mt_comm& comm = state.engine->comm;
-        return comm.gather(comm.self, state.group, part.read(), receives ? whole.write() : nullptr,
-                           part.memory().numel(), part.memory().impl()->abi.dl.dtype, dst, &call);
-      },
-      {all, tensor, whole.memory(), part.memory()}, receives ? whole.write_back() : nullptr, async);
+  return at_root("gather", *this, &mt_comm::gather, tensor, all, dst, /*gathers=*/true, async);
 }
 
 Work Group::scatter(const Tensor& tensor, const Tensor& all, int src, bool async) const {
-  const char* op = "scatter";
-  GroupState& state = checked(state_, op);
-  check_rank(src, state, "src", op);
-  need(state.engine->comm.scatter, state, op);
-  const bool sends = state.rank == src;
-  const Buffer part(tensor, state, "tensor", op);
-  const Buffer whole(sends ? all : tensor, state, "all", op);
-  if (sends) {
-    check_sizes(all.numel() == tensor.numel() * state.size, all, "all", tensor, "tensor",
-                "all has a tensor of each rank along dimension 0", op);
-  }
-  Signature signature = signature_for(op, tensor);
-  signature.root = src;
-  return run_call(
-      state_, signature,
-      [&state, whole, part, src, sends](const mt_comm_call& call) {
-        const mt_comm& comm = state.engine->comm;
-        return comm.scatter(comm.self, state.group, sends ? whole.read() : nullptr, part.write(),
-                            part.memory().numel(), part.memory().impl()->abi.dl.dtype, src, &call);
-      },
-      {all, tensor, whole.memory(), part.memory()}, part.write_back(), async);
+  return at_root("scatter", *this, &mt_comm::scatter, tensor, all, src, /*gathers=*/false, async);
 }
 
 Work Group::all_gather(const Tensor& all, const Tensor& tensor, bool async) const {
@@ -321,7 +312,7 @@ void Group::barrier() const {
 void Group::send(const Tensor& tensor, int to) const { exchange({{tensor, to, true}}); }
 void Group::recv(const Tensor& tensor, int from) const { exchange({{tensor, from, false}}); }
 
-void Group::exchange(const std::vector<Message>& messages) const {
+Work Group::exchange(const std::vector<Message>& messages, bool async) const {
   const char* op = messages.size() != 1 ? "exchange" : messages[0].sends ? "send" : "recv";
   GroupState& state = checked(state_, op);
   const mt_comm& comm = state.engine->comm;
@@ -344,9 +335,10 @@ void Group::exchange(const std::vector<Message>& messages) const {
     signature = signature_for(op, messages[0].tensor);
     signature.root = messages[0].peer;
   }
-  run_call(
+  return run_call(
       state_, of_some_ranks(signature),
-      [&](const mt_comm_call& call) {
+      [&state, messages, buffers](const mt_comm_call& call) {
+        const mt_comm& comm = state.engine->comm;
         int status = MT_OK;
         if (messages.size() != 1) status = comm.begin(comm.self, state.group);
         for (size_t i = 0; i < messages.size() && status == MT_OK; ++i) {
@@ -362,12 +354,12 @@ void Group::exchange(const std::vector<Message>& messages) const {
         return status;
       },
       kept,
-      [&] {
+      [messages, buffers] {
         for (size_t i = 0; i < messages.size(); ++i) {
           if (!messages[i].sends) buffers[i].write_back()();
         }
       },
-      false);
+      async);
 }
 
 // ---- sub-groups ----

@@ -83,7 +83,7 @@ struct Pending {
   uint64_t number;
   uint64_t record;
   Signature signature;
-  std::vector<Tensor> kept;
+  std::vector<Tensor> kept;  // operands of a Work that nobody waited for
 };
 
 struct GroupState {

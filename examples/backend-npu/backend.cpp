@@ -6,6 +6,7 @@
 #include "mytorch/backend/operator.h"
 #include "operators.h"
 #include "program.h"
+#include "regions.h"
 
 // A test that wraps the backend renames the function.
 #ifndef NPU_INIT
@@ -21,6 +22,7 @@ extern "C" MT_EXPORT int NPU_INIT(const mt_host* host, mt_backend* backend) {
        .device_type = "npu",
        .kernels = npu::kernels(),
        .compile = &sdk::compile_entry<&npu::compile>,
+       .regions = &npu::region_ops(),
        .describe = [](void*) { return "a simulated accelerator with its own memory and streams"; },
        .device = &npu::device_ops()});
   if (status == MT_OK) sdk::bring_operators(*backend, npu::operators());

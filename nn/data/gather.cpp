@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "core/tensor/capture_layer.h"
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops/stack.h"
@@ -59,6 +60,7 @@ Tensor stack_tensors(const std::vector<Tensor>& examples, IntList indices) {
   char* to = fresh_data<char>(batch);
   for (const Tensor& example : examples) {
     const Tensor contiguous = example.is_contiguous() ? example : example.contiguous();
+    check_host_access(contiguous, "stack_tensors");
     if (bytes != 0) std::memcpy(to, contiguous.raw_data(), bytes);
     to += bytes;
   }
@@ -74,6 +76,7 @@ Tensor gather_rows(const Tensor& from, IntList indices) {
   Tensor batch = fresh_host_tensor(batch_sizes(indices.size(), row), from.dtype());
   const size_t bytes = static_cast<size_t>(count(row) * from.element_size());
   if (bytes == 0) return batch;
+  check_host_access(from, "gather_rows");
   const char* rows = static_cast<const char*>(from.raw_data());
   char* to = fresh_data<char>(batch);
   for (size_t i = 0; i < indices.size(); ++i, to += bytes) {

@@ -29,10 +29,10 @@ ImageView view_color_image(const char* what, const Tensor& image) {
   return view;
 }
 
-// Converts to the image's type; drops the fraction of a byte, as torchvision does.
+// Converts to the image's type; drops the fraction of a byte, as torchvision does. NaN becomes 0.
 template <class T>
 T clamped(float value) {
-  return static_cast<T>(std::min(std::max(value, 0.0f), kWhite<T>));
+  return static_cast<T>(std::min(std::max(0.0f, value), kWhite<T>));
 }
 
 template <class T>

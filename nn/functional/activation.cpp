@@ -8,12 +8,14 @@
 #include "mytorch/ops/local_response_norm.h"
 #include "mytorch/ops/log.h"
 #include "mytorch/ops/neg.h"
+#include "mytorch/ops/ones_like.h"
 #include "mytorch/ops/prelu.h"
 #include "mytorch/ops/rrelu.h"
 #include "mytorch/ops/scatter.h"
 #include "mytorch/ops/softmin.h"
 #include "mytorch/ops/sub.h"
 #include "mytorch/ops/uniform_.h"
+#include "mytorch/ops/where.h"
 #include "mytorch/ops/zeros_like.h"
 #include "nn/functional/named.h"
 
@@ -28,7 +30,15 @@ Tensor softmin(const Tensor& input, int64_t dim, std::optional<ScalarType> dtype
 Tensor prelu(const Tensor& input, const Tensor& weight) { return mytorch::prelu(input, weight); }
 
 Tensor rrelu(const Tensor& input, const RReLUFuncArgs& options) {
-  return mytorch::rrelu(input, options.lower, options.upper, options.training, options.generator);
+  if (!options.inplace) {
+    return mytorch::rrelu(input, options.lower, options.upper, options.training, options.generator);
+  }
+  if (!options.training) return input.leaky_relu_((options.lower + options.upper) / 2);
+  // The slope of each element; rrelu's formula would save the input, which is overwritten.
+  const Tensor ones = ones_like(input.detach());
+  const Tensor slopes =
+      mytorch::rrelu(-ones, options.lower, options.upper, true, options.generator).neg();
+  return input.mul_(where(input.detach() >= 0, ones, slopes));
 }
 
 Tensor gumbel_softmax(const Tensor& logits, const GumbelSoftmaxArgs& options) {

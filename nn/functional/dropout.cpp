@@ -23,6 +23,10 @@ Tensor channel_dropout(const char* op, const Tensor& input, double p, bool train
 
 }  // namespace
 
+Tensor overwritten(const Tensor& input, const Tensor& result) {
+  return result.is_same(input) ? input : input.copy_(result);
+}
+
 Tensor dropout1d(const Tensor& input, double p, bool training, MaybeGenerator generator) {
   return channel_dropout("dropout1d", input, p, training, generator, 2);
 }

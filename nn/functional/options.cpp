@@ -21,6 +21,14 @@ PaddingMode from_name(Str name, PaddingMode /*type*/) {
   return static_cast<PaddingMode>(index_of_name("padding_mode", name, kPaddingModes));
 }
 
+void detail::copy_sizes(const std::vector<int64_t>& sizes, int64_t* to, size_t n) {
+  if (sizes.size() != n) {
+    fail(ErrorCode::kShape, "[sizes] ", shape_str(sizes), " has ", sizes.size(), " sizes: give ", n,
+         ", or one number for all");
+  }
+  std::copy(sizes.begin(), sizes.end(), to);
+}
+
 template <size_t n>
 ConvPadding<n>::ConvPadding(Str text) {
   constexpr const char* kTexts[] = {"valid", "same"};

@@ -95,16 +95,31 @@ Tensor adaptive_avg_pool3d(const Tensor& input, Sizes<3> output_size) {
   return mytorch::adaptive_avg_pool3d(input, output_size);
 }
 
+std::tuple<Tensor, Tensor> adaptive_max_pool1d_with_indices(const Tensor& input,
+                                                            Sizes<1> output_size) {
+  return mytorch::adaptive_max_pool1d(input, output_size);
+}
+
 Tensor adaptive_max_pool1d(const Tensor& input, Sizes<1> output_size) {
-  return std::get<0>(mytorch::adaptive_max_pool1d(input, output_size));
+  return std::get<0>(adaptive_max_pool1d_with_indices(input, output_size));
+}
+
+std::tuple<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& input,
+                                                            Sizes<2> output_size) {
+  return mytorch::adaptive_max_pool2d(input, output_size);
 }
 
 Tensor adaptive_max_pool2d(const Tensor& input, Sizes<2> output_size) {
-  return std::get<0>(mytorch::adaptive_max_pool2d(input, output_size));
+  return std::get<0>(adaptive_max_pool2d_with_indices(input, output_size));
+}
+
+std::tuple<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& input,
+                                                            Sizes<3> output_size) {
+  return mytorch::adaptive_max_pool3d(input, output_size);
 }
 
 Tensor adaptive_max_pool3d(const Tensor& input, Sizes<3> output_size) {
-  return std::get<0>(mytorch::adaptive_max_pool3d(input, output_size));
+  return std::get<0>(adaptive_max_pool3d_with_indices(input, output_size));
 }
 
 }  // namespace mytorch::nn::functional

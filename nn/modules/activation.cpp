@@ -15,7 +15,8 @@ std::string describe_inplace(const char* name, bool inplace) {
 
 Tensor ReLU::forward(const Tensor& input) { return functional::relu(input, options_); }
 std::string ReLU::describe() const { return describe_inplace("ReLU", options_.inplace); }
-Tensor ReLU6::forward(const Tensor& input) { return relu6(input); }
+Tensor ReLU6::forward(const Tensor& input) { return functional::relu6(input, options_); }
+std::string ReLU6::describe() const { return describe_inplace("ReLU6", options_.inplace); }
 Tensor SELU::forward(const Tensor& input) { return functional::selu(input, options_); }
 std::string SELU::describe() const { return describe_inplace("SELU", options_.inplace); }
 Tensor SiLU::forward(const Tensor& input) { return silu(input); }
@@ -78,9 +79,7 @@ Hardtanh::Hardtanh(HardtanhArgs options) : LayerWith(options) {
          options.max_val);
   }
 }
-Tensor Hardtanh::forward(const Tensor& input) {
-  return hardtanh(input, options_.min_val, options_.max_val);
-}
+Tensor Hardtanh::forward(const Tensor& input) { return functional::hardtanh(input, options_); }
 std::string Hardtanh::describe() const {
   return absl::StrCat("Hardtanh(min_val=", options_.min_val, ", max_val=", options_.max_val, ")");
 }
@@ -121,9 +120,7 @@ std::string Softshrink::describe() const {
   return absl::StrCat("Softshrink(lambd=", options_.lambd, ")");
 }
 
-Tensor Threshold::forward(const Tensor& input) {
-  return threshold(input, options_.threshold, options_.value);
-}
+Tensor Threshold::forward(const Tensor& input) { return functional::threshold(input, options_); }
 std::string Threshold::describe() const {
   return absl::StrCat("Threshold(threshold=", options_.threshold, ", value=", options_.value, ")");
 }
@@ -138,8 +135,10 @@ RReLU::RReLU(RReLUArgs options) : LayerWith(options) {
   }
 }
 Tensor RReLU::forward(const Tensor& input) {
-  return functional::rrelu(
-      input, {.lower = options_.lower, .upper = options_.upper, .training = training()});
+  return functional::rrelu(input, {.lower = options_.lower,
+                                   .upper = options_.upper,
+                                   .training = training(),
+                                   .inplace = options_.inplace});
 }
 std::string RReLU::describe() const {
   return absl::StrCat("RReLU(lower=", options_.lower, ", upper=", options_.upper, ")");

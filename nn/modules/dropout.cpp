@@ -10,30 +10,39 @@ DropoutBase::DropoutBase(const char* name, DropoutArgs options)
   check_probability(name, options_.p);
 }
 
-std::string DropoutBase::describe() const { return absl::StrCat(name_, "(p=", options_.p, ")"); }
+std::string DropoutBase::describe() const {
+  return absl::StrCat(name_, "(p=", options_.p, options_.inplace ? ", inplace=true)" : ")");
+}
+
+functional::DropoutFuncArgs DropoutBase::function_options() const {
+  return {.p = options_.p,
+          .training = training(),
+          .generator = options_.generator,
+          .inplace = options_.inplace};
+}
 
 Tensor Dropout::forward(const Tensor& input) {
-  return drops() ? dropout(input, options_.p, true, options_.generator) : input;
+  return drops() ? functional::dropout(input, function_options()) : input;
 }
 
 Tensor Dropout1d::forward(const Tensor& input) {
-  return functional::dropout1d(input, options_.p, training(), options_.generator);
+  return functional::dropout1d(input, function_options());
 }
 
 Tensor Dropout2d::forward(const Tensor& input) {
-  return functional::dropout2d(input, options_.p, training(), options_.generator);
+  return functional::dropout2d(input, function_options());
 }
 
 Tensor Dropout3d::forward(const Tensor& input) {
-  return functional::dropout3d(input, options_.p, training(), options_.generator);
+  return functional::dropout3d(input, function_options());
 }
 
 Tensor AlphaDropout::forward(const Tensor& input) {
-  return functional::alpha_dropout(input, options_.p, training(), options_.generator);
+  return functional::alpha_dropout(input, function_options());
 }
 
 Tensor FeatureAlphaDropout::forward(const Tensor& input) {
-  return functional::feature_alpha_dropout(input, options_.p, training(), options_.generator);
+  return functional::feature_alpha_dropout(input, function_options());
 }
 
 }  // namespace mytorch::nn

@@ -15,6 +15,7 @@
 #include "mytorch/ops/to.h"
 #include "mytorch/options_epoch.h"
 #include "nn/modules/names.h"
+#include "nn/parameter_access.h"
 
 namespace mytorch::nn {
 namespace {
@@ -356,6 +357,20 @@ void Module::visit(const std::string& prefix, const Visit& visit) const {
   for (const ChildEntry& entry : children_) {
     resolve(entry).visit(join(prefix, entry.name), visit);
   }
+}
+
+void detail::ParameterAccess::visit(
+    const Module& module, const std::function<void(const std::string&, Tensor&)>& function) {
+  module.visit("", [&](const std::string& name, Tensor& tensor, Module::Role role) {
+    if (role == Module::Role::kParameter) function(name, tensor);
+  });
+}
+bool detail::ParameterAccess::is_parametrized(const Module& module) { return module.parametrized_; }
+const std::string& detail::ParameterAccess::child_name(const Module& module, size_t index) {
+  return module.children_[index].name;
+}
+std::shared_ptr<Module> detail::ParameterAccess::child(const Module& module, size_t index) {
+  return module.children_[index].shared;
 }
 
 template <class T>

@@ -1,7 +1,6 @@
 #include "mytorch/nn/transformer.h"
 
-#include <cmath>
-#include <limits>
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -20,52 +19,10 @@
 #include "mytorch/ops/ones.h"
 #include "mytorch/ops/triu.h"
 #include "mytorch/ops/zeros.h"
+#include "nn/functional/attention.h"
 #include "nn/functional/options.h"
 
 namespace mytorch::nn {
-namespace {
-
-// The masks of all heads and samples as one, which broadcasts to (N, heads, L, S): bool, true for
-// what is left out, or numbers to add. Undefined without masks.
-class CombinedMask {
- public:
-  CombinedMask(ScalarType dtype) : dtype_(dtype) {}
-  void combine(const Tensor& mask) {
-    if (!mask_.defined()) {
-      mask_ = mask;
-    } else if (mask_.dtype() == kBool && mask.dtype() == kBool) {
-      mask_ = logical_or(mask_, mask);
-    } else {
-      mask_ = add(as_numbers(mask_), as_numbers(mask));
-    }
-  }
-  bool defined() const { return mask_.defined(); }
-  // Adds keys that are not left out.
-  void append_keys(int64_t count) {
-    if (!mask_.defined() || count == 0) return;
-    std::vector<int64_t> sizes = mask_.sizes().vec();
-    sizes.back() = count;
-    mask_ = cat({mask_, zeros(sizes, mask_.dtype(), mask_.device())}, -1);
-  }
-  Tensor numbers() const { return as_numbers(mask_); }
-  // As scaled_dot_product_attention takes it, where a bool mask keeps what is true.
-  Tensor kept() const {
-    if (!mask_.defined()) return mask_;
-    return mask_.dtype() == kBool ? logical_not(mask_) : mask_.to(dtype_);
-  }
-
- private:
-  Tensor as_numbers(const Tensor& mask) const {
-    if (mask.dtype() != kBool) return mask.to(dtype_);
-    return zeros(mask.sizes(), dtype_, mask.device())
-        .masked_fill(mask, -std::numeric_limits<double>::infinity());
-  }
-
-  ScalarType dtype_;
-  Tensor mask_;
-};
-
-}  // namespace
 
 MultiheadAttention::MultiheadAttention(int64_t embed_dim, int64_t num_heads,
                                        MultiheadAttentionArgs options)
@@ -78,6 +35,11 @@ MultiheadAttention::MultiheadAttention(int64_t embed_dim, int64_t num_heads,
       "MultiheadAttention", 1,
       {{"embed_dim", embed_dim}, {"num_heads", num_heads}, {"kdim", kdim}, {"vdim", vdim}});
   check_probability("MultiheadAttention", options.dropout);
+  if (options.attention && (options.dropout != 0 || options.add_bias_kv || options.add_zero_attn)) {
+    fail(ErrorCode::kValue,
+         "[MultiheadAttention] the option `attention` excludes dropout, add_bias_kv and "
+         "add_zero_attn");
+  }
   if (embed_dim % num_heads != 0) {
     fail(ErrorCode::kValue, "[MultiheadAttention] ", num_heads, " heads do not divide embed_dim ",
          embed_dim);
@@ -133,102 +95,36 @@ std::tuple<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, cons
 std::tuple<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const Tensor& key,
                                                        const Tensor& value,
                                                        const AttentionMasks& masks) {
-  const int64_t e = embed_dim_, dim = query.dim();
-  const int64_t kdim = options_.kdim.value_or(e), vdim = options_.vdim.value_or(e);
-  const auto leading = [](const Tensor& x) {
-    return IntList(x.sizes().data(), x.sizes().size() - 1);
-  };
-  if ((dim != 2 && dim != 3) || key.dim() != dim || value.dim() != dim ||
-      !(leading(key) == leading(value)) || query.size(-1) != e || key.size(-1) != kdim ||
-      value.size(-1) != vdim) {
-    fail(ErrorCode::kShape, "[MultiheadAttention] query ", shape_str(query.sizes()), ", key ",
-         shape_str(key.sizes()), " and value ", shape_str(value.sizes()), " are not (L, N, ", e,
-         "), (S, N, ", kdim, ") and (S, N, ", vdim, "), or the same without N",
-         options_.batch_first ? ", where N precedes L and S" : "");
-  }
-  // The inputs as (N, length, features), and back.
-  const auto batch = [&](const Tensor& x) {
-    return dim == 2 ? x.unsqueeze(0) : options_.batch_first ? x : x.transpose(0, 1);
-  };
-  std::vector<Tensor> projected;
-  if (in_proj_weight.defined() && query.is_same(key) && query.is_same(value)) {
-    projected = linear(batch(query), in_proj_weight, in_proj_bias).chunk(3, -1);
-  } else {
-    const auto project = [&](const Tensor& x, const Tensor& weight, int64_t part) {
-      return linear(batch(x),
-                    in_proj_weight.defined() ? in_proj_weight.narrow(0, part * e, e) : weight,
-                    in_proj_bias.defined() ? in_proj_bias.narrow(0, part * e, e) : Tensor());
-    };
-    projected = {project(query, q_proj_weight, 0), project(key, k_proj_weight, 1),
-                 project(value, v_proj_weight, 2)};
-  }
-  const int64_t n = projected[0].size(0), length = projected[0].size(1);
-  const int64_t keys = projected[1].size(1);
-  if (projected[1].size(0) != n) {
-    fail(ErrorCode::kShape, "[MultiheadAttention] query ", shape_str(query.sizes()), " and key ",
-         shape_str(key.sizes()), " have different numbers of samples");
-  }
-  for (const size_t i : {1, 2}) {
-    std::vector<Tensor> parts{projected[i]};
-    if (bias_k.defined()) parts.push_back((i == 1 ? bias_k : bias_v).expand({n, 1, e}));
-    if (options_.add_zero_attn) {
-      parts.push_back(zeros({n, 1, e}, projected[i].dtype(), projected[i].device()));
-    }
-    if (parts.size() > 1) projected[i] = cat(parts, 1);
-  }
-  for (Tensor& x : projected) x = x.unflatten(-1, {num_heads_, e / num_heads_}).transpose(1, 2);
-  const Tensor &q = projected[0], &k = projected[1], &v = projected[2];
-  const int64_t appended = k.size(2) - keys;
-
+  const auto [heads, weights] = attend("MultiheadAttention", query, key, value,
+                                       {.embed_dim_to_check = embed_dim_,
+                                        .num_heads = num_heads_,
+                                        .in_proj_weight = in_proj_weight,
+                                        .in_proj_bias = in_proj_bias,
+                                        .bias_k = bias_k,
+                                        .bias_v = bias_v,
+                                        .add_zero_attn = options_.add_zero_attn,
+                                        .dropout_p = options_.dropout,
+                                        .training = training(),
+                                        .key_padding_mask = masks.key_padding_mask,
+                                        .need_weights = masks.need_weights,
+                                        .attn_mask = masks.attn_mask,
+                                        .use_separate_proj_weight = !in_proj_weight.defined(),
+                                        .q_proj_weight = q_proj_weight,
+                                        .k_proj_weight = k_proj_weight,
+                                        .v_proj_weight = v_proj_weight,
+                                        .average_attn_weights = masks.average_attn_weights,
+                                        .is_causal = masks.is_causal},
+                                       options_.batch_first, options_.attention);
   if (has_hooks()) {
-    flops_ = static_cast<double>(2 * n * e) *
-             static_cast<double>(length * e + keys * (kdim + vdim) + 2 * length * k.size(2));
+    const int64_t e = embed_dim_, keys = key.numel() / key.size(-1);
+    const int64_t samples = query.dim() == 2 ? 1 : query.size(options_.batch_first ? 0 : 1);
+    const int64_t queries = query.numel() / e, length = queries / std::max<int64_t>(samples, 1);
+    const int64_t appended = samples * (bias_k.defined() + options_.add_zero_attn);
+    flops_ = 2 * static_cast<double>(e) *
+             static_cast<double>(queries * e + keys * (key.size(-1) + value.size(-1)) +
+                                 2 * length * (keys + appended));
   }
-
-  CombinedMask mask(q.dtype());
-  if (const Tensor& given = masks.attn_mask; given.defined()) {
-    const bool each = given.dim() == 3;
-    const std::vector<int64_t> expected = each ? std::vector<int64_t>{n * num_heads_, length, keys}
-                                               : std::vector<int64_t>{length, keys};
-    if (!(given.sizes() == IntList(expected))) {
-      fail(ErrorCode::kShape, "[MultiheadAttention] attn_mask has shape ", shape_str(given.sizes()),
-           ", expected ", shape_str(expected));
-    }
-    mask.combine(each ? given.unflatten(0, {n, num_heads_}) : given);
-  }
-  if (const Tensor& given = masks.key_padding_mask; given.defined()) {
-    const Tensor rows = given.dim() == 1 && dim == 2 ? given.unsqueeze(0) : given;
-    if (rows.dim() != 2 || rows.size(0) != n || rows.size(1) != keys) {
-      fail(ErrorCode::kShape, "[MultiheadAttention] key_padding_mask has shape ",
-           shape_str(given.sizes()), ", expected (", n, ", ", keys, ")");
-    }
-    mask.combine(rows.unsqueeze(1).unsqueeze(1));
-  }
-  bool causal = masks.is_causal;
-  if (causal && (mask.defined() || masks.need_weights || appended > 0)) {
-    mask.combine(triu(ones({length, keys}, kBool, q.device()), 1));
-    causal = false;
-  }
-  mask.append_keys(appended);
-
-  const double dropout_p = training() ? options_.dropout : 0;
-  Tensor result, weights;
-  if (masks.need_weights) {
-    Tensor scores = matmul(mul(q, 1 / std::sqrt(static_cast<double>(q.size(-1)))), k.mT());
-    if (mask.defined()) scores = add(scores, mask.numbers());
-    weights = softmax(scores, -1);
-    if (dropout_p > 0) weights = dropout(weights, dropout_p, true);
-    result = matmul(weights, v);
-    if (masks.average_attn_weights) weights = weights.mean(1);
-    if (dim == 2) weights = weights.squeeze(0);
-  } else {
-    result = scaled_dot_product_attention(q, k, v, mask.kept(), dropout_p, causal);
-  }
-  result = out_proj(result.transpose(1, 2).flatten(2));
-  return {dim == 2               ? result.squeeze(0)
-          : options_.batch_first ? result
-                                 : result.transpose(0, 1),
-          weights};
+  return {out_proj(heads), weights};
 }
 
 double MultiheadAttention::flops(const Tensor& /*input*/, const Tensor& /*output*/) const {
@@ -261,7 +157,11 @@ TransformerActivation::TransformerActivation(Str name) {
 namespace {
 
 MultiheadAttentionArgs attention_options(const TransformerEncoderLayerArgs& options) {
-  return {.dropout = options.dropout, .bias = options.bias, .batch_first = options.batch_first};
+  // A given function drops no weights; the dropout of the layer is then that of its results alone.
+  return {.dropout = options.attention ? 0 : options.dropout,
+          .bias = options.bias,
+          .batch_first = options.batch_first,
+          .attention = options.attention};
 }
 
 LayerNormArgs norm_options(const TransformerEncoderLayerArgs& options) {

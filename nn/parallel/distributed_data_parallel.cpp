@@ -1,12 +1,18 @@
 #include "mytorch/nn/parallel/distributed_data_parallel.h"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "core/types/errors.h"
 #include "mytorch/autograd.h"
+#include "mytorch/autograd/callback.h"
+#include "mytorch/autograd/node.h"
+#include "mytorch/ops/copy_.h"
 #include "mytorch/ops/empty.h"
+#include "mytorch/ops/to.h"
+#include "mytorch/ops/zero_.h"
 #include "mytorch/ops/zeros.h"
 
 namespace mytorch::nn {
@@ -18,6 +24,7 @@ struct DistributedDataParallel::Reducer {
     std::vector<Tensor> views;    // of `memory`, with the shapes of the parameters
     size_t ready = 0;
     distributed::Work work;
+    std::function<void()> complete;  // of a hook
   };
 
   distributed::Group group;
@@ -30,9 +37,15 @@ struct DistributedDataParallel::Reducer {
   std::vector<std::pair<size_t, size_t>> places;  // of each parameter: bucket and member
   std::vector<size_t> order;                      // in which gradients came
   std::vector<bool> came;
-  size_t next = 0;  // bucket to be reduced
+  std::vector<bool> unused;  // by the last forward
+  std::vector<bool> used;    // by this backward
+  size_t next = 0;           // bucket to be reduced
   bool rebuilt = false;
   bool sync = true;
+  bool joining = false;
+  JoinOptions join_options;
+  int source = 0;  // the lowest rank that still trains, whose buffers and order are those of all
+  int active = 0;  // number of ranks that train
 
   // Fills buckets with the parameters in the given order. Those of one bucket share type and
   // device.
@@ -83,54 +96,177 @@ struct DistributedDataParallel::Reducer {
            " has a second gradient before all others have their first: a backward did not reach "
            "every parameter. Use no_sync() to add up gradients");
     }
+    const bool first = order.empty();
     came[number] = true;
+    used[number] = true;
     order.push_back(number);
     const auto [index, member] = places[number];
-    Bucket& bucket = buckets[index];
+    take_gradient(number);
+    ++buckets[index].ready;
+    if (options.find_unused_parameters) {
+      if (first) {
+        autograd::queue_callback([this] { end_backward(); });
+        for (size_t i = 0; i < unused.size(); ++i) {
+          if (unused[i] && !came[i]) leave_out(i);
+        }
+      }
+      reduce_ready();
+      return;
+    }
+    reduce_ready();
+    if (order.size() == parameters.size()) finish();
+  }
+
+  // Moves a parameter's gradient into its bucket.
+  void take_gradient(size_t number) {
+    const auto [index, member] = places[number];
+    const Tensor& view = buckets[index].views[member];
     const Tensor& parameter = parameters[number];
     const Tensor grad = parameter.grad();
-    if (grad.raw_data() != bucket.views[member].raw_data()) {
+    if (grad.raw_data() == view.raw_data()) return;
+    const NoGradGuard no_grad;
+    view.copy_(grad.detach());
+    parameter.set_grad(view);
+  }
+
+  // A parameter takes no part in this backward: what it has from before is reduced, or zeros.
+  void leave_out(size_t number) {
+    came[number] = true;
+    if (parameters[number].grad().defined()) {
+      take_gradient(number);
+      used[number] = true;
+    } else {
       const NoGradGuard no_grad;
-      bucket.views[member].copy_(grad.detach());
-      parameter.set_grad(bucket.views[member]);
+      const auto [index, member] = places[number];
+      buckets[index].views[member].zero_();
     }
-    ++bucket.ready;
-    // In the order of the buckets, which is the same on all ranks.
+    ++buckets[places[number].first].ready;
+  }
+
+  // Reduces full buckets in their order, which is the same on all ranks.
+  void reduce_ready() {
     for (; next < buckets.size() && buckets[next].ready == buckets[next].members.size(); ++next) {
-      buckets[next].work =
-          group.all_reduce(buckets[next].memory, {distributed::ReduceOp::kAverage}, true);
+      reduce(buckets[next]);
     }
-    if (order.size() == parameters.size()) finish();
+  }
+  void reduce(Bucket& bucket) {
+    const bool all = !joining || !join_options.average_over_active || active == group.size();
+    const double scale = 1.0 / (all ? group.size() : active);
+    if (options.hook) {
+      bucket.complete = options.hook(group, bucket.memory, scale);
+    } else {
+      bucket.work =
+          group.all_reduce(bucket.memory,
+                           all ? distributed::Reduction{distributed::ReduceOp::kAverage}
+                               : distributed::Reduction{distributed::ReduceOp::kSum, scale},
+                           true);
+    }
+  }
+
+  // With find_unused_parameters: the backward is over.
+  void end_backward() {
+    for (size_t i = 0; i < came.size(); ++i) {
+      if (!came[i]) leave_out(i);
+    }
+    reduce_ready();
+    finish();
   }
 
   // Waits for the reductions, and prepares for the next backward.
   void finish() {
+    const NoGradGuard no_grad;
     for (Bucket& bucket : buckets) {
       bucket.work.wait();
+      if (bucket.complete) std::exchange(bucket.complete, nullptr)();
       bucket.ready = 0;
     }
+    if (options.find_unused_parameters) share_used();
     next = 0;
     came.assign(parameters.size(), false);
-    if (!std::exchange(rebuilt, true)) {
-      // Gradients come in the same order from now on; rank 0's order is that of all.
-      const auto n = static_cast<int64_t>(order.size());
-      const Tensor numbers = mytorch::empty({n}, kInt64);
-      for (int64_t i = 0; i < n; ++i) {
-        numbers.data<int64_t>()[i] = static_cast<int64_t>(order[static_cast<size_t>(i)]);
-      }
-      const Tensor shared = numbers.to(group.device());
-      group.broadcast(shared, 0);
-      std::vector<size_t> sequence;
-      for (const int64_t number : shared.to_vector<int64_t>()) {
-        sequence.push_back(static_cast<size_t>(number));
-      }
-      fill(sequence);
-    }
+    unused.assign(parameters.size(), false);
+    used.assign(parameters.size(), false);
+    if (!std::exchange(rebuilt, true)) rebuild();
     order.clear();
   }
 
+  // A parameter that another rank used has a gradient here, too.
+  void share_used() {
+    const Tensor flags = mytorch::empty({static_cast<int64_t>(used.size())}, kInt32);
+    for (size_t i = 0; i < used.size(); ++i) flags.data<int32_t>()[i] = used[i] ? 1 : 0;
+    const Tensor shared = flags.to(group.device());
+    group.all_reduce(shared, {distributed::ReduceOp::kMax});
+    const std::vector<int32_t> anywhere = shared.to_vector<int32_t>();
+    for (size_t i = 0; i < used.size(); ++i) {
+      if (anywhere[i] == 0 || parameters[i].grad().defined()) continue;
+      const auto [index, member] = places[i];
+      parameters[i].set_grad(buckets[index].views[member]);
+    }
+  }
+
+  // Gradients come in the same order from now on; one rank's order is that of all.
+  void rebuild() {
+    std::vector<bool> listed(parameters.size(), false);
+    for (const size_t number : order) listed[number] = true;
+    for (size_t i = 0; i < listed.size(); ++i) {
+      if (!listed[i]) order.push_back(i);
+    }
+    const auto n = static_cast<int64_t>(order.size());
+    const Tensor numbers = mytorch::empty({n}, kInt64);
+    for (int64_t i = 0; i < n; ++i) {
+      numbers.data<int64_t>()[i] = static_cast<int64_t>(order[static_cast<size_t>(i)]);
+    }
+    const Tensor shared = numbers.to(group.device());
+    group.broadcast(shared, source);
+    std::vector<size_t> sequence;
+    for (const int64_t number : shared.to_vector<int64_t>()) {
+      sequence.push_back(static_cast<size_t>(number));
+    }
+    fill(sequence);
+  }
+
+  // Tells the ranks whether this one trains another step, and whether it reduces. Returns whether
+  // any does.
+  struct Step {
+    bool any, reduces;
+  };
+  Step announce(bool trains) {
+    const Tensor mine = mytorch::empty({2}, kInt32);
+    mine.data<int32_t>()[0] = trains ? 1 : 0;
+    mine.data<int32_t>()[1] = trains && sync ? 1 : 0;
+    const Tensor all = mytorch::empty({2 * int64_t{group.size()}}, kInt32, group.device());
+    group.all_gather(all, mine.to(group.device()));
+    const std::vector<int32_t> flags = all.to_vector<int32_t>();
+    Step step{false, false};
+    int count = 0;
+    for (int rank = group.size() - 1; rank >= 0; --rank) {
+      const auto at = static_cast<size_t>(rank) * 2;
+      if (flags[at] == 0) continue;
+      step.any = true;
+      step.reduces = step.reduces || flags[at + 1] != 0;
+      source = rank;
+      ++count;
+    }
+    active = count;
+    return step;
+  }
+
+  // Takes part in a step of the others.
+  void follow(const Step& step, bool training) {
+    const NoGradGuard no_grad;
+    if (options.broadcast_buffers && training) {
+      for (const Tensor& buffer : buffers) group.broadcast(buffer, source);
+    }
+    if (!step.reduces) return;
+    for (size_t i = 0; i < parameters.size(); ++i) parameters[i].set_grad({});
+    for (Bucket& bucket : buckets) {
+      bucket.memory.zero_();
+      reduce(bucket);
+    }
+    finish();
+  }
+
   void check_complete() const {
-    if (order.empty()) return;
+    if (order.empty() || options.find_unused_parameters) return;
     std::string missing;
     int listed = 0;
     for (size_t number = 0; number < parameters.size(); ++number) {
@@ -139,10 +275,35 @@ struct DistributedDataParallel::Reducer {
     }
     fail(ErrorCode::kValue, "[DistributedDataParallel] the last backward gave no gradient to ",
          missing, listed > 10 ? ", ..." : "",
-         ": every parameter must take part, so leave them out by requires_grad_(false) before the "
-         "model is wrapped");
+         ": every parameter must take part, so set find_unused_parameters, or leave them out by "
+         "requires_grad_(false) before the model is wrapped");
   }
 };
+
+namespace {
+
+std::function<void()> reduce_as(ScalarType dtype, const distributed::Group& group,
+                                const Tensor& bucket, double scale) {
+  const NoGradGuard no_grad;
+  // Scaled before the conversion, so that sums of float16 stay finite.
+  const Tensor small = (bucket * scale).to(dtype);
+  auto work = std::make_shared<distributed::Work>(group.all_reduce(small, {}, true));
+  return [work, small, bucket] {
+    work->wait();
+    bucket.copy_(small);
+  };
+}
+
+}  // namespace
+
+std::function<void()> compress_bf16(const distributed::Group& group, const Tensor& bucket,
+                                    double scale) {
+  return reduce_as(kBFloat16, group, bucket, scale);
+}
+std::function<void()> compress_fp16(const distributed::Group& group, const Tensor& bucket,
+                                    double scale) {
+  return reduce_as(kFloat16, group, bucket, scale);
+}
 
 DistributedDataParallel::DistributedDataParallel(Module& module,
                                                  DistributedDataParallelOptions options)
@@ -172,6 +333,9 @@ DistributedDataParallel::DistributedDataParallel(Module& module,
   std::vector<size_t> sequence(r.parameters.size());
   for (size_t i = 0; i < sequence.size(); ++i) sequence[i] = sequence.size() - 1 - i;
   r.came.assign(r.parameters.size(), false);
+  r.unused.assign(r.parameters.size(), false);
+  r.used.assign(r.parameters.size(), false);
+  r.active = r.group.size();
   r.fill(sequence);
   for (size_t number = 0; number < r.parameters.size(); ++number) {
     r.hooks.push_back(autograd::register_post_accumulate_hook(
@@ -188,9 +352,58 @@ DistributedDataParallel::~DistributedDataParallel() {
 void DistributedDataParallel::begin() {
   Reducer& r = *reducer_;
   r.check_complete();
+  if (r.joining) r.announce(true);
   if (!r.options.broadcast_buffers || !module_.training()) return;
   const NoGradGuard no_grad;
-  for (const Tensor& buffer : r.buffers) r.group.broadcast(buffer, 0);
+  for (const Tensor& buffer : r.buffers) r.group.broadcast(buffer, r.source);
+}
+
+void DistributedDataParallel::find_unused(const std::vector<Tensor>& results) {
+  Reducer& r = *reducer_;
+  if (!r.options.find_unused_parameters || !grad_enabled() || !r.sync) return;
+  std::unordered_set<const autograd::Node*> seen;
+  std::vector<const autograd::Node*> stack;
+  const auto visit = [&](const autograd::Node* node) {
+    if (node != nullptr && seen.insert(node).second) stack.push_back(node);
+  };
+  for (const Tensor& result : results) {
+    if (result.defined()) visit(autograd::edge_of(result.impl()).node);
+  }
+  while (!stack.empty()) {
+    const autograd::Node* node = stack.back();
+    stack.pop_back();
+    for (uint32_t i = 0; i < node->num_edges(); ++i) visit(node->edges()[i].node);
+  }
+  for (size_t i = 0; i < r.parameters.size(); ++i) {
+    r.unused[i] = seen.count(autograd::edge_of(r.parameters[i].impl()).node) == 0;
+  }
+}
+
+void DistributedDataParallel::join(const std::function<void()>& training, JoinOptions options) {
+  Reducer& r = *reducer_;
+  if (r.joining) fail(ErrorCode::kValue, "[DistributedDataParallel] join is called inside join");
+  r.join_options = options;
+  r.joining = true;
+  try {
+    training();
+    r.check_complete();
+    while (true) {
+      const Reducer::Step step = r.announce(false);
+      if (!step.any) break;
+      r.follow(step, module_.training());
+    }
+    const NoGradGuard no_grad;
+    for (const auto& [name, parameter] : module_.named_parameters()) {
+      r.group.broadcast(parameter.detach(), r.source);
+    }
+    for (const Tensor& buffer : r.buffers) r.group.broadcast(buffer, r.source);
+  } catch (...) {
+    r.joining = false;
+    throw;
+  }
+  r.joining = false;
+  r.source = 0;
+  r.active = r.group.size();
 }
 
 int64_t DistributedDataParallel::num_buckets() const {

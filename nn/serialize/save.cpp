@@ -4,6 +4,7 @@
 #include <optional>
 #include <ostream>
 
+#include "core/tensor/capture_layer.h"
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/nn/serialize.h"
@@ -70,6 +71,7 @@ void write(const TensorMap& tensors, const Metadata& metadata,
   });
   for (const Entry& entry : header.entries) {
     const Tensor host = host_contiguous(tensors.at(entry.name));
+    check_host_access(host, "save");
     write(host.raw_data(), static_cast<size_t>(entry.end - entry.begin));
   }
 }

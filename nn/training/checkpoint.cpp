@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "absl/strings/str_format.h"
+#include "core/tensor/capture_layer.h"
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
 #include "nn/data/host_tensor.h"
@@ -53,6 +54,7 @@ std::string checksum_of(const TensorMap& tensors, const Metadata& metadata) {
     const std::string head =
         absl::StrCat(name, ":", dtype_name(tensor.dtype()), shape_str(tensor.sizes()));
     add(head.data(), head.size());
+    check_host_access(tensor, "checkpoint");
     add(tensor.raw_data(), static_cast<size_t>(tensor.numel() * tensor.element_size()));
   }
   for (const auto& [key, value] : metadata) {

@@ -3,11 +3,12 @@
 #   need build          packages for the build
 #   need test           also packages for the tests and checks
 #   need docs           only packages for the website
+#   need_compiler NAME  g++-N or clang-N, with its libraries for sanitizers; sets c and cxx to its commands
 
 build_packages=(
   g++ cmake ninja-build python3 python3-yaml ccache mold ca-certificates
   libabsl-dev libhwy-dev libdnnl-dev nlohmann-json3-dev zlib1g-dev libcli11-dev libjpeg62-turbo-dev libpng-dev
-  libpcre2-dev libutf8proc-dev liblapacke-dev libopenblas-openmp-dev libfftw3-dev libopenmpi-dev openmpi-bin
+  libpcre2-dev libutf8proc-dev liblapacke-dev libopenblas-openmp-dev libfftw3-dev libxbyak-dev libopenmpi-dev openmpi-bin
 )
 test_packages=(
   git libgtest-dev libgmock-dev libbenchmark-dev clang-format clang-tidy black make pkg-config libeigen3-dev
@@ -35,6 +36,16 @@ need() {
   DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq --no-install-recommends \
     "${missing[@]}" >/dev/null
   found_more=yes
+}
+
+need_compiler() {
+  local build_packages
+  case $1 in
+    g++-*) build_packages=("$1") c=gcc-${1#g++-} cxx=$1 ;;
+    clang-*) build_packages=("$1" "libomp-${1#*-}-dev" "libclang-rt-${1#*-}-dev") c=$1 cxx=clang++-${1#*-} ;;
+    *) return 1 ;;
+  esac
+  need build
 }
 
 # build PRESET [cmake options] -- [targets]: configures once, and again when `need` has installed a package that

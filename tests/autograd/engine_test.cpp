@@ -357,6 +357,31 @@ TEST(Detach, CutsAndSharesMemory) {
   EXPECT_EQ(values(x.grad()), (Values{4}));
 }
 
+TEST(Detach, InPlaceForgetsTheHistory) {
+  const Tensor x = leaf({2});
+  const Tensor y = mul(x, x), z = mul(y, x);
+  y.retain_grad();
+  z.backward({}, true);
+  EXPECT_EQ(values(y.grad()), (Values{2}));
+  EXPECT_TRUE(y.detach_().is_same(y));
+  EXPECT_FALSE(y.requires_grad());
+  EXPECT_TRUE(y.is_leaf());
+  EXPECT_EQ(y.grad_fn(), "");
+  x.set_grad({});
+  z.backward();  // through the former history
+  EXPECT_EQ(values(x.grad()), (Values{12}));
+  EXPECT_EQ(values(y.grad()), (Values{2}));
+  x.set_grad({});
+  mul(y, x).backward();
+  EXPECT_EQ(values(x.grad()), (Values{4}));
+
+  const Tensor again = leaf({3});
+  again.detach_().requires_grad_();
+  mul(again, 2.0).backward();
+  EXPECT_EQ(values(again.grad()), (Values{2}));
+  EXPECT_ERROR(x.view({1, 1}).detach_(), "write x = x.detach()");
+}
+
 TEST(NoGrad, NothingIsRecorded) {
   const Tensor x = leaf({2});
   NoGradGuard no_grad;

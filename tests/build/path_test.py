@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOMS = {"src": "mytorch_(ops|tables)", "autograd": "mytorch_autograd", "cpu": "mytorch_backend_cpu_openmp_objects"}
+ROOMS = {"src": "mytorch_(ops|tables)", "autograd": "mytorch_wrappers", "cpu": "mytorch_backend_cpu_openmp_objects"}
 
 
 def output_of(command: str) -> str:

@@ -23,6 +23,9 @@ void mistakes(Tensor x, Attention attention, nn::Module& module, Net net, NotAMo
   x.index({0, 1.5});              // give an integer, bool, Slice, None, "..." or Tensor
   x.index_put_({nullptr, 1}, 2);  // use None
   x = 3.0;                        // use fill_(value), or scalar_tensor(value)
+  x.unsqueeze_(0);                // write x = x.unsqueeze(dim)
+  x.resize_({3, 2});              // write x = x.reshape(sizes)
+  x.t_();                         // write x = x.t()
 
   // creation
   randn(2, 3);               //> write randn({2, 3})
@@ -51,6 +54,7 @@ void mistakes(Tensor x, Attention attention, nn::Module& module, Net net, NotAMo
   F::cross_entropy(x, x, {.label_smooth = 0.1});  //> label_smoothing" | CrossEntropyArgs
   F::conv2d(x, x, {.strid = 2});                  //> stride, | ConvFuncArgs<2>
   F::batch_norm(x, x, x, {.train = true});        //> training, | BatchNormFuncArgs
+  F::dropout2d(x, {.q = 0.1});                    //> "p, training, | DropoutFuncArgs
   F::softmax(x);                                  //> "dim, dtype" | SoftmaxFuncArgs
 
   // training

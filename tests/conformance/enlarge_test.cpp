@@ -75,6 +75,25 @@ TEST(Enlarge, IndicesReachTheLargerSize) {
   EXPECT_EQ(large.at("args").at("other").at("high"), shape(large)[0]);
 }
 
+TEST(Enlarge, BoundsOfFloatsAreNoSizes) {
+  const Json small = sample({{"self", {{"shape", {4, 3}}, {"high", 4}}},
+                             {"other", {{"shape", {2}}, {"dtype", "float32"}, {"high", 3}}}});
+  const std::vector<Larger> found = enlarged(record(), small, {10000, 100000000}, -1);
+  EXPECT_GT(shape(found.front().sample)[0], 4);
+  for (const Larger& larger : found) {
+    EXPECT_EQ(larger.sample.at("args").at("self").at("high"), 4);
+    EXPECT_EQ(larger.sample.at("args").at("other").at("high"), 3);
+  }
+}
+
+TEST(Enlarge, BoundsOfIndicesWithoutATypeAreSizes) {
+  OpRecord op = record();
+  op.types["other"] = "index";
+  const Json small = sample({{"self", {{"shape", {5}}}}, {"other", {{"shape", {2}}, {"high", 5}}}});
+  const Json large = enlarged(op, small, {10000, 100000000}, -1).front().sample;
+  EXPECT_EQ(large.at("args").at("other").at("high"), shape(large)[0]);
+}
+
 TEST(Enlarge, TheShapeOfValuesCounts) {
   const Json small = sample({{"self", {{"values", {{1, 2, 3}, {4, 5, 6}}}}}});
   EXPECT_EQ(sizes_of(record(), small), (Sizes{2, 3}));

@@ -17,12 +17,6 @@
 #include "mytorch/tensor.h"
 #include "tests/nn/data/expect_error.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-// As without a sanitizer, exhausted memory yields a null pointer instead of ending the process.
-extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
-extern "C" const char* __tsan_default_options() { return "allocator_may_return_null=1"; }
-#endif
-
 namespace mytorch {
 namespace {
 

@@ -135,7 +135,8 @@ TEST(DeviceTest, IndicesMustExist) {
 }
 
 TEST(RegisterTest, SecondBackendFindsTheDeviceByName) {
-  EXPECT_EQ(register_device_type("core_test_npu", nullptr, nullptr), Npu::get().slot);
+  const Npu& npu = Npu::get();
+  EXPECT_EQ(register_device_type("core_test_npu", nullptr, nullptr), npu.slot);
   EXPECT_EQ(register_device_type("cpu", nullptr, nullptr), kCpuSlot);
   mt_device_ops ops = device_ops();
   expect_error(ErrorCode::kDevice, {"'core_test_npu' already has a backend", "NULL"},

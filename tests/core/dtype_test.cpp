@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <sstream>
 #include <string>
 
 #include "mytorch/scalar.h"
@@ -172,6 +173,12 @@ TEST(ScalarTest, ConvertsAndComparesByValue) {
   EXPECT_FALSE(Scalar(2) == Scalar(2.5));
   EXPECT_FALSE(Scalar(NAN) == Scalar(NAN));
   EXPECT_EQ(Scalar(Scalar(2.5).abi()), Scalar(2.5));
+}
+
+TEST(ScalarTest, IsPrintedAsItsNumber) {
+  std::ostringstream text;
+  text << Scalar(true) << ' ' << Scalar(-3) << ' ' << Scalar(0.5) << ' ' << Scalar::complex(1, -2);
+  EXPECT_EQ(text.str(), "true -3 0.5 (1,-2)");
 }
 
 }  // namespace

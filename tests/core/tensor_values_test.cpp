@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <sstream>
 #include <vector>
 
 #include "mytorch/ops/arange.h"
 #include "mytorch/ops/ones.h"
+#include "mytorch/ops/polygamma.h"
 #include "mytorch/ops/randint.h"
 #include "mytorch/ops/sum.h"
 #include "mytorch/ops/zeros.h"
@@ -158,12 +160,36 @@ TEST(TensorOptionsTest, ReplaceDtypeAndDevice) {
   EXPECT_EQ(zeros({2}, {}).dtype(), kFloat32);
   EXPECT_EQ(ones({2}).to("cpu").device(), kCPU);
   EXPECT_EQ(tensor({1}, "cpu").device(), kCPU);
+  EXPECT_EQ(zeros({2}, TensorOptions().layout(kStrided).dtype(kInt8)).dtype(), kInt8);
+}
+
+TEST(TensorOptionsTest, ArePrinted) {
+  std::ostringstream text;
+  text << requires_grad().dtype(kFloat64) << "; " << ones({1}, kInt8).options().pinned_memory(true);
+  EXPECT_EQ(text.str(),
+            "dtype=float64, device=cpu, requires_grad=true; "
+            "dtype=int8, device=cpu, requires_grad=false, pinned_memory=true");
+}
+
+TEST(TensorOptionsTest, PinnedMemoryIsOfADevice) {
+  const auto pinned = [] { return zeros({2}, TensorOptions().pinned_memory(true)); };
+  if (device_count(MT_DEVICE_CUDA) > 0) {
+    EXPECT_EQ(pinned().to_vector<float>(), (std::vector<float>{0, 0}));
+    EXPECT_EQ(ones({1}).pin_memory().item<float>(), 1);
+  } else {
+    EXPECT_THROW(pinned(), Error);
+    EXPECT_THROW(ones({1}).pin_memory(), Error);
+  }
 }
 
 TEST(Names, OfLibtorch) {
   const Tensor x = ones({2, 3}, kFloat);
   EXPECT_EQ(kLong, kInt64);
   EXPECT_EQ(x.ndimension(), 2);
+  EXPECT_EQ(x.get_device(), -1);
+  EXPECT_TRUE(x.is_same_size(zeros({2, 3})));
+  EXPECT_FALSE(x.is_same_size(zeros({3, 2})));
+  EXPECT_EQ(ones({1}).polygamma(1).item<float>(), polygamma(1, ones({1})).item<float>());
   EXPECT_EQ(x.scalar_type(), kFloat32);
   EXPECT_EQ(x.nbytes(), 24);
   EXPECT_EQ(x.itemsize(), 4);

@@ -16,6 +16,7 @@
 #include "mytorch/ops/hypot.h"
 #include "mytorch/ops/logaddexp.h"
 #include "mytorch/ops/minimum.h"
+#include "mytorch/ops/nonzero.h"
 #include "mytorch/ops/remainder.h"
 #include "tests/dispatcher/util.h"
 
@@ -86,6 +87,19 @@ TEST(ChoiceTest, AsksTheNextKernelIfOneDeclines) {
                     gives("atan2", "takes", 5, 7)});
   EXPECT_EQ(values(atan2(x(), x())), Values{5});
   EXPECT_EQ(asked, 1);
+}
+
+// A kernel sees that there is no output; the caller sees why.
+TEST(ChoiceTest, OutputsThatDoNotFitIntoMemoryAreAnErrorThatSaysSo) {
+  bare();
+  bool asked = false;
+  add_backend_with("endless", "bare", {runs("nonzero", "endless", [&](mt_ctx* ctx, const void*) {
+                     const int64_t shape[] = {int64_t{1} << 58, 1};
+                     asked = ctx->make_output(ctx, 0, shape, 2) == nullptr;
+                     return int{MT_ERROR_INTERNAL};
+                   })});
+  expect_error(ErrorCode::kOutOfMemory, {"cannot allocate"}, [] { nonzero(x()); });
+  EXPECT_TRUE(asked);
 }
 
 TEST(ChoiceTest, ErrorNamesEveryKernelAndItsReason) {

@@ -47,5 +47,17 @@ TEST(Integers, GradientsOfConvolutionsWrapAround) {
   }
 }
 
+// What a fuzzer found: each call ends in a result or an Error, without undefined arithmetic.
+TEST(Integers, ArgumentsAtTheEndsAreRefusedOrTaken) {
+  EXPECT_THROW(randperm(5, kComplex64), Error);
+  EXPECT_THROW(fft_fftfreq(INT64_MAX), Error);
+  EXPECT_THROW(convolution_backward_input(ones({1, 1, 3}), ones({1, 1, 1}), {1, 1, INT64_MIN}, {1},
+                                          {0}, {1}, true, {0}, 1),
+               Error);
+  // The stride of a dimension of one element may be any number.
+  const Tensor one = ones({1}, kComplex64).as_strided({1}, {INT64_MAX});
+  EXPECT_EQ(one.clone().abs().item<float>(), 1);
+}
+
 }  // namespace
 }  // namespace mytorch

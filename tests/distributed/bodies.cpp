@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "mytorch/distributed.h"
+#include "mytorch/distributed/functional.h"
 #include "mytorch/mytorch.h"
 
 namespace mytorch::distributed::bodies {
@@ -355,6 +356,72 @@ void pass_messages(const Group& group) {
   if (rank == 0) expect_error([&] { group.send(mine, 0); }, "names itself");
 }
 
+void differentiate_messages(const Group& group) {
+  const int size = group.size(), rank = group.rank(), root = size - 1;
+  const auto weights = [&](int of, int64_t n) { return operand(of, n, kFloat64) + 1; };
+  // The root weights what it gathers; the others add an empty tensor.
+  const Tensor x = operand(rank, 6, kFloat64).reshape({3, 2}).requires_grad_();
+  const Tensor all = distributed::gather(x, root, group);
+  expect(all.size(0) == (rank == root ? 3 * size : 0), "gather: wrong shape");
+  if (rank == root) {
+    std::vector<Tensor> parts;
+    for (int r = 0; r < size; ++r) parts.push_back(operand(r, 6, kFloat64).reshape({3, 2}));
+    expect_close(all, mytorch::cat(parts, 0), "gather");
+    (all * weights(0, 6 * size).reshape({3 * size, 2})).sum().backward();
+  } else {
+    all.sum().backward();
+  }
+  expect_close(x.grad(), weights(0, 6 * size).reshape({3 * size, 2}).narrow(0, rank * 3, 3),
+               "gradient of gather");
+
+  const Tensor whole = operand(root, 4 * size, kFloat64).reshape({2 * size, 2}).requires_grad_();
+  const std::vector<int64_t> sizes = {2 * size, 2};
+  const Tensor part = rank == root ? distributed::scatter(whole, root, group)
+                                   : distributed::scatter(sizes, kFloat64, root, group);
+  expect_close(part, whole.detach().narrow(0, rank * 2, 2), "scatter");
+  (part * weights(rank, 4).reshape({2, 2})).sum().backward();
+  if (rank == root) {
+    std::vector<Tensor> parts;
+    for (int r = 0; r < size; ++r) parts.push_back(weights(r, 4).reshape({2, 2}));
+    expect_close(whole.grad(), mytorch::cat(parts, 0), "gradient of scatter");
+  }
+  if (size == 1) return;
+  // From rank to rank: each adds its number, and the last weights the sum.
+  const Tensor mine = mytorch::full({3}, rank, kFloat64, here).requires_grad_();
+  Tensor sum = mine;
+  if (rank > 0) sum = sum + distributed::recv(IntList{3}, kFloat64, rank - 1, group);
+  if (rank < root) {
+    distributed::send(sum, rank + 1, group).sum().backward();
+  } else {
+    expect_close(sum, mytorch::full({3}, size * (size - 1) / 2, kFloat64, here), "messages");
+    (sum * weights(0, 3)).sum().backward();
+  }
+  expect_close(mine.grad(), weights(0, 3), "gradient of messages");
+  expect_error(
+      [&] { distributed::scatter(mytorch::zeros({2 * size + 1}, kFloat64, here), rank, group); },
+      "multiple");
+  group.barrier();
+}
+
+// The next exchange may begin before the one before has ended.
+void exchange_later(const Group& group) {
+  const int size = group.size(), rank = group.rank();
+  std::vector<Tensor> received;
+  std::vector<Work> works;
+  for (int i = 0; i < 20; ++i) {
+    received.push_back(mytorch::zeros({10 + i}, kFloat32, here).narrow(0, 0, 5 + i));
+    works.push_back(group.exchange({{operand(rank, 5 + i, kFloat32), (rank + 1) % size, true},
+                                    {received.back(), (rank + size - 1) % size, false}},
+                                   /*async=*/true));
+  }
+  group.barrier();
+  for (int i = 0; i < 20; ++i) {
+    works[static_cast<size_t>(i)].wait();
+    expect_close(received[static_cast<size_t>(i)],
+                 operand((rank + size - 1) % size, 5 + i, kFloat32), "asynchronous exchange");
+  }
+}
+
 void work_later(const Group& group) {
   std::vector<Tensor> tensors;
   std::vector<Work> works;
@@ -424,16 +491,22 @@ void refuse_bad_calls(const Group& group) {
 }  // namespace
 
 const std::vector<Body>& all() {
-  static const std::vector<Body> bodies = {{"ReduceEveryType", reduce_every_type},
-                                           {"MoveEveryType", move_every_type},
-                                           {"MoveUnevenCounts", move_uneven_counts},
-                                           {"TakeAnyStrides", take_any_strides},
-                                           {"NanWins", nan_wins},
-                                           {"Differentiate", differentiate},
-                                           {"PassMessages", pass_messages},
-                                           {"WorkLater", work_later},
-                                           {"FormGroups", form_groups},
-                                           {"RefuseBadCalls", refuse_bad_calls}};
+  static const std::vector<Body> bodies = [] {
+    std::vector<Body> made = {{"ReduceEveryType", reduce_every_type},
+                              {"MoveEveryType", move_every_type},
+                              {"MoveUnevenCounts", move_uneven_counts},
+                              {"TakeAnyStrides", take_any_strides},
+                              {"NanWins", nan_wins},
+                              {"Differentiate", differentiate},
+                              {"PassMessages", pass_messages},
+                              {"DifferentiateMessages", differentiate_messages},
+                              {"WorkLater", work_later},
+                              {"ExchangeLater", exchange_later},
+                              {"FormGroups", form_groups},
+                              {"RefuseBadCalls", refuse_bad_calls}};
+    for (Body& body : context_bodies()) made.push_back(std::move(body));
+    return made;
+  }();
   return bodies;
 }
 

@@ -15,7 +15,8 @@ struct Body {
   std::function<void(const Group&)> run;
 };
 const std::vector<Body>& all();
-extern Device here;  // the device of the operands
+std::vector<Body> context_bodies();  // of all(), those of attention
+extern Device here;                  // the device of the operands
 
 void expect(bool holds, const std::string& what);
 // Throws unless `call` throws an Error whose message has `part`.

@@ -275,6 +275,7 @@ std::vector<Format> all_formats(const std::string& folder) {
     for (const bool images : {false, true}) all.push_back(idx(folder, packed, images));
   }
   for (Format& format : model_formats(folder)) all.push_back(std::move(format));
+  for (Format& format : program_formats(folder)) all.push_back(std::move(format));
   return all;
 }
 

@@ -25,5 +25,7 @@ struct Format {
 std::vector<Format> all_formats(const std::string& folder);
 // Those of model_files.cpp.
 std::vector<Format> model_formats(const std::string& folder);
+// Those of program_files.cpp.
+std::vector<Format> program_formats(const std::string& folder);
 
 }  // namespace mytorch::testing

@@ -1,4 +1,4 @@
-#include "graph/memory.h"
+#include "graph/steps/memory.h"
 
 #include <gtest/gtest.h>
 

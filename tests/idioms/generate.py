@@ -15,9 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import idioms  # noqa: E402
 
 HEAD = {
-    "mytorch": """#include "mytorch/autograd/function.h"
-#include "mytorch/cuda.h"
-#include "mytorch/mytorch.h"
+    "mytorch": """#include "mytorch/mytorch.h"
 
 namespace torch = mytorch;
 namespace at = mytorch;

@@ -69,6 +69,12 @@ if(PKG_CONFIG)
     run(${compiler} ${strict} ${SOURCE}/backend.c ${flags_mytorch-backend-sdk} -o ${FOLDER}/${name}_c.so)
     run(${FOLDER}/build/consumer ${FOLDER}/${name}_c.so)
     expect("answer-c answers 43")
+    # A saved program in C.
+    list(REMOVE_ITEM strict -shared -fPIC)
+    run(${compiler} ${strict} ${SOURCE}/../program_c/main.c ${flags_mytorch} -o ${FOLDER}/${name}_program)
+    list(APPEND strict -shared -fPIC)
+    run(${FOLDER}/${name}_program ${SOURCE}/../../tests/graph/saved/training-1.mtg)
+    expect("loss: float32 ()")
   endforeach()
   if(CLANGXX)
     run(${CLANGXX} -std=c++20 -O1 -shared -fPIC ${SOURCE}/backend.cpp ${flags_mytorch-backend-sdk}

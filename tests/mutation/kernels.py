@@ -341,6 +341,7 @@ def main() -> int:
                 shutil.rmtree(place)
             with lock:
                 counts[result] += 1
+                print(f"number {number}: {result}", flush=True)
                 if result == "survived":
                     survivors.append(f"number {number}: {mutant}\n    {' '.join(mutant.ops)}")
                     print("SURVIVED", survivors[-1], flush=True)

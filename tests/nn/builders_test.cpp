@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "mytorch/linalg.h"
 #include "mytorch/nn.h"
+#include "mytorch/ops/allclose.h"
 #include "mytorch/ops/arange.h"
 #include "mytorch/ops/equal.h"
 #include "mytorch/ops/ones.h"
@@ -13,6 +15,7 @@
 #include "mytorch/ops/randn.h"
 #include "mytorch/ops/relu.h"
 #include "mytorch/ops/zeros.h"
+#include "mytorch/special.h"
 #include "tests/nn/data/expect_error.h"
 #include "tests/nn/values.h"
 
@@ -113,6 +116,13 @@ TEST(Inplace, OverwritesTheInput) {
   run(ReLU(ReLUOptions().inplace(true)), 0);
   run(LeakyReLU(LeakyReLUOptions().negative_slope(0.5).inplace(true)), -0.5);
   run(ELU(ELUOptions().alpha(0).inplace(true)), 0);
+  run(ReLU6(ReLU6Options().inplace(true)), 0);
+  run(Hardtanh(HardtanhOptions().min_val(-0.5).max_val(3).inplace(true)), -0.5);
+  run(Threshold(ThresholdOptions(0.5, -7).inplace(true)), -7);
+  RReLU random(RReLUOptions().lower(0.25).upper(0.25).inplace(true));
+  run(random, -0.25);
+  random.eval();
+  run(random, -0.25);
   EXPECT_EQ(ReLU(true).str(), "ReLU(inplace=true)");
   const Tensor x = tensor({-1.0f, 2.0f}), kept = ReLU()(x);
   expect_values(x, {-1, 2});
@@ -121,6 +131,52 @@ TEST(Inplace, OverwritesTheInput) {
   Linear fc(2, 2);
   ReLU(true)(fc(x)).sum().backward();
   EXPECT_TRUE(fc.weight.grad().defined());
+}
+
+TEST(Inplace, DropoutOverwritesTheInput) {
+  const auto run = [](auto drop) {
+    const Tensor leaf = ones({4, 6, 3, 3}).requires_grad_();
+    const Tensor x = leaf * 3;
+    const Tensor y = drop(x);
+    EXPECT_TRUE(y.is_same(x)) << drop.str();
+    EXPECT_TRUE(((x == 6) || (x == 0)).all().template item<bool>());
+    EXPECT_TRUE((x == 0).any().template item<bool>());
+    y.sum().backward();
+    EXPECT_TRUE(leaf.grad().equal(x.detach()));
+    drop.eval();
+    EXPECT_TRUE(drop(x).is_same(x));
+  };
+  manual_seed(0);
+  run(Dropout(DropoutOptions(0.5).inplace(true)));
+  run(Dropout2d(Dropout2dOptions(0.5).inplace(true)));
+  EXPECT_EQ(Dropout(DropoutOptions(0.5).inplace(true)).str(), "Dropout(p=0.5, inplace=true)");
+  const Tensor x = ones({100});
+  F::alpha_dropout(x, {.p = 0.5, .inplace = true});
+  EXPECT_FALSE(x.equal(ones({100})));
+}
+
+TEST(Inplace, GradientsOfRandomSlopes) {
+  const Tensor leaf = tensor({-1.0f, 2.0f, -3.0f}).requires_grad_();
+  const Tensor x = leaf * 1;
+  F::rrelu(x, {.lower = 0.1, .upper = 0.9, .training = true, .inplace = true}).sum().backward();
+  EXPECT_TRUE(allclose(leaf.grad(), x.detach() / leaf.detach()));
+}
+
+TEST(Builders, TakeLibtorchsSpellings) {
+  const Tensor x = tensor({-1.0f, 0.3f, 2.0f});
+  expect_values(F::hardshrink(x, F::HardshrinkFuncOptions().lambda(0.5)), {-1, 0, 2});
+  expect_values(F::l1_loss(x, x * 2, F::L1LossFuncOptions("sum")), {3.3});
+  expect_values(F::huber_loss(x, x, F::HuberLossFuncOptions("none")), {0, 0, 0});
+  const Tensor image = ones({1, 1, 4, 6});
+  EXPECT_EQ(F::lp_pool2d(image, F::LPPool2dFuncOptions(1, std::vector<int64_t>{2, 3})).sizes(),
+            IntList({1, 1, 2, 2}));
+  expect_error(ErrorCode::kShape, {"[sizes]", "(3,) has 1 sizes: give 2"},
+               [] { MaxPool2dOptions(std::vector<int64_t>{3}); });
+  const auto [y, indices] =
+      F::adaptive_max_pool1d_with_indices(x.view({1, 3}), F::AdaptiveMaxPool1dFuncOptions(1));
+  expect_values(y, {2});
+  expect_values(indices, {2});
+  EXPECT_TRUE(special::erf(x).equal(erf(x)) && linalg::norm(x).equal(linalg_norm(x)));
 }
 
 TEST(Functional, TakesIndicesBeforeTheTable) {

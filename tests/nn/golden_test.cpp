@@ -15,6 +15,7 @@
 #include "mytorch/nn/recurrent.h"
 #include "mytorch/nn/transformer.h"
 #include "mytorch/ops/abs.h"
+#include "mytorch/ops/allclose.h"
 #include "mytorch/ops/arange.h"
 #include "mytorch/ops/cat.h"
 #include "mytorch/ops/exp.h"
@@ -416,6 +417,59 @@ std::string keys(const Module& module) {
   std::string names;
   for (const auto& item : module.named_parameters()) names += item.first + " ";
   return names;
+}
+
+TEST(Golden, AttentionAsAFunctionIsTheModulesForward) {
+  const Tensor x = wave({5, 2, 8}, 0),
+               padding = tensor({{0, 0, 0, 0, 0}, {0, 0, 0, 1, 1}}).to(kBool);
+  MultiheadAttention module =
+      filled_module(MultiheadAttention(8, 2, {.add_bias_kv = true, .add_zero_attn = true}));
+  const auto expected = module(x, x, x, {.key_padding_mask = padding});
+  const functional::MultiheadAttentionForwardArgs args{.embed_dim_to_check = 8,
+                                                       .num_heads = 2,
+                                                       .in_proj_weight = module.in_proj_weight,
+                                                       .in_proj_bias = module.in_proj_bias,
+                                                       .bias_k = module.bias_k,
+                                                       .bias_v = module.bias_v,
+                                                       .add_zero_attn = true,
+                                                       .out_proj_weight = module.out_proj.weight,
+                                                       .out_proj_bias = module.out_proj.bias,
+                                                       .key_padding_mask = padding};
+  EXPECT_TRUE(both(functional::multi_head_attention_forward(x, x, x, args)).equal(both(expected)));
+  // libtorch's builder, separate weights, and keys and values that are projected already.
+  const std::vector<Tensor> w = module.in_proj_weight.chunk(3), b = module.in_proj_bias.chunk(3);
+  const auto heads = [&](size_t part) {
+    return linear(x, w[part], b[part]).view({5, 4, 4}).transpose(0, 1);
+  };
+  const auto built = functional::multi_head_attention_forward(
+      x, x, x,
+      functional::MultiheadAttentionForwardFuncOptions(8, 2, {}, module.in_proj_bias, module.bias_k,
+                                                       module.bias_v, true, 0.5,
+                                                       module.out_proj.weight, module.out_proj.bias)
+          .training(false)
+          .key_padding_mask(padding)
+          .use_separate_proj_weight(true)
+          .q_proj_weight(w[0])
+          .k_proj_weight(w[1])
+          .v_proj_weight(w[2])
+          .static_k(heads(1))
+          .static_v(heads(2)));
+  EXPECT_TRUE(allclose(both(built), both(expected), 1e-5, 1e-5));
+  const auto refused = [&](std::initializer_list<std::string> words,
+                           const functional::MultiheadAttentionForwardArgs& options) {
+    expect_error(ErrorCode::kValue, words,
+                 [&] { functional::multi_head_attention_forward(x, x, x, options); });
+  };
+  refused({"[multi_head_attention_forward]", "in_proj_weight is undefined"}, {.num_heads = 2});
+  refused({"3 heads"}, {.num_heads = 3, .in_proj_weight = module.in_proj_weight});
+  refused({"0", "at least 1"}, {.num_heads = 0, .in_proj_weight = module.in_proj_weight});
+  refused({"out_proj_weight"}, {.num_heads = 2, .in_proj_weight = module.in_proj_weight});
+  refused({"bias_k"},
+          {.num_heads = 2, .in_proj_weight = module.in_proj_weight, .bias_k = module.bias_k});
+  expect_error(ErrorCode::kShape, {"static_k", "(4, S, 4)", "(5, 2, 8)"}, [&] {
+    functional::multi_head_attention_forward(
+        x, x, x, {.num_heads = 2, .in_proj_weight = module.in_proj_weight, .static_k = x});
+  });
 }
 
 TEST(Golden, AttentionWithOtherWidthsAndAppendedKeys) {

@@ -202,6 +202,8 @@ TEST(Containers, AreRangesOfTheirElements) {
     head(ones({1, 2}));
   }
   EXPECT_EQ(seen, heads.keys());
+  for (auto& [name, head] : heads) head.zero_grad();
+  for (auto& item : heads) EXPECT_EQ(&item.second, &heads[item.first]);
   EXPECT_TRUE(heads.contains("a") && !heads.contains("c"));
   expect_values(heads["b"](ones({1})), {2});
   EXPECT_EQ(heads.at<Linear>("a").weight.size(0), 1);

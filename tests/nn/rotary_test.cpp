@@ -141,7 +141,7 @@ TEST(RotaryEmbedding, MistakesSayHowToMendThem) {
   });
   expect_error(ErrorCode::kValue, {"llama3", "low_freq_factor"},
                [] { RotaryEmbedding(4, {.scaling = {.type = "llama3", .low_freq_factor = 4}}); });
-  expect_error(ErrorCode::kValue, {"yarn", "linear"}, [] { RotaryScaling{.type = "yarn"}; });
+  expect_error(ErrorCode::kValue, {"yarn", "linear"}, [] { (void)RotaryScaling{.type = "yarn"}; });
   RotaryEmbedding rope(4);
   expect_error(ErrorCode::kShape, {"(3, 2)", "at least 4 features"}, [&] { rope(randn({3, 2})); });
   expect_error(ErrorCode::kType, {"int64"}, [&] { rope(tensor({{1, 2, 3, 4}})); });

@@ -3,7 +3,7 @@
     python3 abi_test.py [--write] ROOT CC [LIBRARY.so ...]
 
 abi/contract.lock has the offset and size of every field, the size of every struct, and the value of every
-constant of abi/include/mytorch/abi.h and abi_comm.h. Locked facts must not change; structs that begin with `size` may grow
+constant of abi/include/mytorch/abi.h, abi_comm.h, abi_fused.h and abi_region.h. Locked facts must not change; structs that begin with `size` may grow
 at their ends. --write adds new facts. The libraries are backends, which must export only mt_backend_init
 (engines of process groups, in comm/, only mt_comm_init), or also what cmake/backend_openmp.exports lists.
 (abi/ops.lock has the operators' argument structs, which codegen checks.)
@@ -44,7 +44,13 @@ def declared(text: str) -> tuple[dict[str, list[str]], list[str]]:
 
 
 def measured(structs: dict[str, list[str]], constants: list[str]) -> dict[str, str]:
-    lines = ["#include <stdio.h>", '#include "mytorch/abi_comm.h"', "int main(void) {"]
+    lines = [
+        "#include <stdio.h>",
+        '#include "mytorch/abi_comm.h"',
+        '#include "mytorch/abi_fused.h"',
+        '#include "mytorch/abi_region.h"',
+        "int main(void) {",
+    ]
     lines += [f'printf("{name} %u\\n", {name});' for name in ("MT_ABI_MAJOR", "MT_COMM_MAJOR")]
     for struct, fields in structs.items():
         lines.append(f'printf("{struct} %zu\\n", sizeof({struct}));')
@@ -102,7 +108,10 @@ def wrong(old: dict[str, str], new: dict[str, str], structs: dict[str, list[str]
     return found
 
 
-headers = [Path(root, "abi/include/mytorch", name).read_text() for name in ("abi.h", "abi_comm.h")]
+headers = [
+    Path(root, "abi/include/mytorch", name).read_text()
+    for name in ("abi.h", "abi_comm.h", "abi_fused.h", "abi_region.h")
+]
 structs, constants = declared("\n".join(headers))
 assert len(structs) > 15 and len(constants) > 40, (structs, constants)
 new = measured(structs, constants)

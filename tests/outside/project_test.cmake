@@ -1,6 +1,6 @@
 # Builds a backend's project against an installed copy, and runs its tests.
 #
-#   cmake -DPREFIX=... -DFOLDER=... -DSOURCE=... -DCXX=... -DTRAIN=... -DKIND=template|npu|in_tree
+#   cmake -DPREFIX=... -DFOLDER=... -DSOURCE=... -DCXX=... -DTRAIN=... -DKIND=template|npu|graph|in_tree
 #     [-DWHOLE=ON|OFF -DCUDA=ON|OFF -DCUDA_COMPILER=...] -P project_test.cmake
 
 function(run)
@@ -25,9 +25,9 @@ if(KIND STREQUAL "in_tree")
   if(CUDA)
     list(APPEND settings -DCUDA=ON -DCMAKE_CUDA_COMPILER=${CUDA_COMPILER})
   endif()
-elseif(KIND STREQUAL "npu")
-  set(project ${SOURCE}/examples/backend-npu)
-  set(name npu)
+elseif(KIND STREQUAL "npu" OR KIND STREQUAL "graph")
+  set(project ${SOURCE}/examples/backend-${KIND})
+  set(name ${KIND})
 else()
   set(project ${FOLDER}/project)
   set(name tiny-chip)
@@ -49,7 +49,7 @@ run(${CMAKE_COMMAND} -G Ninja -S ${project} -B ${FOLDER}/build -DCMAKE_PREFIX_PA
 run(${CMAKE_COMMAND} --build ${FOLDER}/build)
 run(${CMAKE_CTEST_COMMAND} --test-dir ${FOLDER}/build --output-on-failure --no-tests=error)
 
-if(KIND STREQUAL "in_tree")
+if(KIND STREQUAL "in_tree" OR KIND STREQUAL "graph")
   return()
 endif()
 # The entries and two kernels are enough for training with the fallback.

@@ -23,9 +23,10 @@ extern "C" {
 // Changing anything locked increments the major version; backends of an older major version do not
 // load. The first field appended after a release increments the minor version. Readers check a
 // struct's `size`, not the minor version, which is informational. Version 1.1 appended graphs,
-// memory statistics, pinned memory, timing events and custom operators.
+// memory statistics, pinned memory, timing events and custom operators; version 1.2 fused programs
+// and regions.
 #define MT_ABI_MAJOR 1u
-#define MT_ABI_MINOR 1u
+#define MT_ABI_MINOR 2u
 
 // ---- status ----
 //
@@ -382,6 +383,9 @@ struct mt_host {
 // Any backend may register kernels for it, in the usual way; their `hash` may be 0. Its argument
 // struct holds the arguments in schema order, then the results, with fields as in the table above.
 enum { MT_MAX_DIMS = 64 };
+struct mt_fused_program;
+struct mt_region_ops;
+
 typedef struct mt_result {
   int32_t ndim;
   mt_dtype dtype;
@@ -429,6 +433,12 @@ typedef struct mt_backend {
   const mt_operator*
       operators;  // an operator that computes a gradient precedes the operator that it serves
   int64_t num_operators;
+  // Optional: makes a kernel from a fused program (mytorch/abi_fused.h). Fills `kernel` (the caller
+  // sets op, hash and priority) or returns MT_DECLINED. The kernel is valid for the process; its
+  // `supports` may decline calls.
+  int (*compile_fused)(void* self, const struct mt_fused_program* program, mt_kernel_entry* kernel);
+  // Optional: takes parts of compiled functions as a whole (mytorch/abi_region.h).
+  const struct mt_region_ops* regions;
 } mt_backend;
 enum {
   // Chosen only if pinned, or as the fallback if the user allowed that.

@@ -43,17 +43,20 @@ class ShortLine : public Line<T> {
   ShortLine(int64_t n, bool forward)
       : together_(n < kShortest ? kTogether / n / kLanes * kLanes : 1),
         plan_(n, 1, forward),
-        many_(n, together_, forward) {}
+        many_(n, together_, forward),
+        batch_(Batch<T>::of(n, forward)) {}
   void run(const Team& /*team*/, const Complex<T>* from, Complex<T>* to,
            Complex<T>* /*work*/) const override {
     plan_.run(from, to);
   }
   int64_t together() const override { return together_; }
   void run_together(const Complex<T>* from, Complex<T>* to) const override { many_.run(from, to); }
+  const Batch<T>* batch() const override { return batch_.get(); }
 
  private:
   const int64_t together_;
   Plan<T> plan_, many_;
+  std::shared_ptr<const Batch<T>> batch_;
 };
 
 template <class T>

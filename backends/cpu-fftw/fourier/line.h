@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "backends/cpu-fftw/common/library.h"
+#include "backends/cpu-fftw/fourier/batch.h"
 #include "backends/cpu-fftw/fourier/team.h"
 
 namespace mytorch::fftw {
@@ -28,6 +29,8 @@ class Line {
   // How many short lines, one after the other, run_together transforms with one call.
   virtual int64_t together() const { return 1; }
   virtual void run_together(const Complex<T>* /*from*/, Complex<T>* /*to*/) const {}
+  // How many lines in the lanes of vectors are transformed, or NULL.
+  virtual const Batch<T>* batch() const { return nullptr; }
 };
 
 // Returns the transform of n >= 1 points. The last ones used are kept.

@@ -71,6 +71,19 @@ void HalfRow<T>::run(const Team& team, const Complex<T>* from, T* to, Complex<T>
   line_->run(team, x, reinterpret_cast<C*>(to), inner);
 }
 
+template <class T>
+Point<T>* RealRow<T>::run_batch(Point<T>* x, Point<T>* y) const {
+  Point<T>* const z = line_->batch()->run(x, y);
+  separate_points(z, roots_.data(), half_, z);
+  return z;
+}
+
+template <class T>
+Point<T>* HalfRow<T>::run_batch(Point<T>* x, Point<T>* y) const {
+  unite_points(x, roots_.data(), half_, x);
+  return line_->batch()->run(x, y);
+}
+
 template class HalvedLine<float>;
 template class HalvedLine<double>;
 template class RealRow<float>;

@@ -27,6 +27,11 @@ class ComplexRow {
   void run(const Team& team, const In* from, Out* to, Complex<T>* work) const {
     line_->run(team, from, to, work);
   }
+  // Whether run_batch exists, and of how many points at most. It transforms a line in each lane,
+  // and returns where the result is: in x or y.
+  bool has_batch() const { return line_->batch() != nullptr; }
+  int64_t batch_points() const { return n_; }
+  Point<T>* run_batch(Point<T>* x, Point<T>* y) const { return line_->batch()->run(x, y); }
 
  private:
   const int64_t n_;
@@ -65,6 +70,9 @@ class RealRow : HalvedLine<T> {
   int64_t together() const { return 1; }
   void run_together(const In* /*from*/, Out* /*to*/) const {}
   void run(const Team& team, const In* from, Out* to, Complex<T>* work) const;
+  bool has_batch() const { return half_ != 0 && !whole_ && line_->batch() != nullptr; }
+  int64_t batch_points() const { return half_ + 1; }
+  Point<T>* run_batch(Point<T>* x, Point<T>* y) const;
 
  private:
   using HalvedLine<T>::n_;
@@ -88,6 +96,9 @@ class HalfRow : HalvedLine<T> {
   int64_t together() const { return 1; }
   void run_together(const In* /*from*/, Out* /*to*/) const {}
   void run(const Team& team, const In* from, Out* to, Complex<T>* work) const;
+  bool has_batch() const { return half_ != 0 && line_->batch() != nullptr; }
+  int64_t batch_points() const { return half_ + 1; }
+  Point<T>* run_batch(Point<T>* x, Point<T>* y) const;
 
  private:
   using HalvedLine<T>::n_;

@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "backends/cpu-fftw/common/columns.h"
+#include "backends/cpu-fftw/common/lanes.h"
 #include "backends/cpu-fftw/common/memory.h"
 #include "backends/cpu-fftw/fourier/rows.h"
 #include "backends/cpu-fftw/registry.h"
@@ -23,10 +25,59 @@ using sdk::TensorView;
 // lines; fewer if they have more points than kMostLoaded.
 constexpr int64_t kLines = 32, kMostLoaded = int64_t{1} << 18;
 
+// Results of this many bytes are written past the caches.
+constexpr int64_t kStreamed = int64_t{1} << 24;
+
 template <class T>
 void scale(T* x, int64_t n, T factor) {
   if (factor == 1) return;
   for (int64_t i = 0; i < n; ++i) x[i] *= factor;
+}
+
+template <class Number, class T>
+constexpr bool kIsReal = std::is_same_v<Number, T>;
+
+// As pass(), for many lines, in the lanes of vectors.
+template <class T, class Row, class Lines>
+void pass_in_lanes(mt_ctx& ctx, const Lines& lines, const typename Row::In* first_in,
+                   typename Row::Out* first_out, const Row& row, T factor, bool streams) {
+  using In = typename Row::In;
+  using Out = typename Row::Out;
+  constexpr bool real_in = kIsReal<In, T>, real_out = kIsReal<Out, T>;
+  constexpr int64_t group = kSideBySide<T>;
+  const int64_t size_in = lines.size[0], size_out = lines.size[1];
+  const LineGeometry in = {lines.step[0], lines.loop.inner_stride(0)};
+  const LineGeometry out = {lines.step[1], lines.loop.inner_stride(1)};
+  const bool loads = !suits_lanes(in), stores = !suits_lanes(out);
+  const int64_t points_in = real_in ? size_in / 2 : size_in;
+  const int64_t points_out = real_out ? size_out / 2 : size_out;
+  const int64_t points = row.batch_points();
+  const int64_t bytes = 2 * padded_bytes<Point<T>>(points) +
+                        padded_bytes<In>(loads ? group * size_in : 0) +
+                        padded_bytes<Out>(stores ? group * size_out : 0);
+  Team(ctx).each(lines.count(), row.points(), [&](int64_t begin, int64_t end) {
+    Memory memory(bytes);
+    Point<T>* const a = memory.take<Point<T>>(points);
+    Point<T>* const b = memory.take<Point<T>>(points);
+    In* const rows_in = loads ? memory.take<In>(group * size_in) : nullptr;
+    Out* const rows_out = stores ? memory.take<Out>(group * size_out) : nullptr;
+    lines.loop.for_each_run(begin, end, [&](const std::array<int64_t, 2>& at, int64_t count) {
+      for (int64_t i = 0; i < count; i += group) {
+        const int64_t n = std::min(group, count - i);
+        const In* x = first_in + at[0] + i * in.next;
+        Out* const y = first_out + at[1] + i * out.next;
+        if (loads) load(x, in.step, in.next, size_in, n, rows_in, size_in);
+        load_points<T, real_in>(reinterpret_cast<const T*>(loads ? rows_in : x),
+                                loads ? LineGeometry{1, size_in} : in, n, points_in, a);
+        Point<T>* const result = row.run_batch(a, b);
+        scale(reinterpret_cast<T*>(result), 2 * group * points_out, factor);
+        store_points<T, real_out>(result, n, points_out,
+                                  reinterpret_cast<T*>(stores ? rows_out : y),
+                                  stores ? LineGeometry{1, size_out} : out, streams && !stores);
+        if (stores) store(rows_out, size_out, y, out.step, out.next, size_out, n);
+      }
+    });
+  });
 }
 
 // Transforms the lines of `from` along a dimension into those of `to`, which may be the same
@@ -43,6 +94,11 @@ void pass(mt_ctx& ctx, const TensorView& from, const TensorView& to, int dim, co
   const In* const first_in = from.data<const In>();
   Out* const first_out = to.data<Out>();
   const bool same = from.raw() == to.raw();
+  // Fewer lines would leave most lanes without work.
+  if (row.has_batch() && 2 * lines.count() >= kSideBySide<T>) {
+    const bool large = lines.count() * size_out >= kStreamed / static_cast<int64_t>(sizeof(Out));
+    return pass_in_lanes<T>(ctx, lines, first_in, first_out, row, factor, large && !same);
+  }
   const bool rows_in = !same && (step_in == 1 || size_in == 1);
   const bool rows_out = step_out == 1 || size_out == 1;
   constexpr int64_t kPartsOut = sizeof(Out) / sizeof(T);

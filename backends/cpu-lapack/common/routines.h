@@ -15,6 +15,12 @@
 
 // BLAS, as every library of it exports it. (cblas.h is at different places.)
 extern "C" {
+void sgemm_(const char*, const char*, const int*, const int*, const int*, const float*,
+            const float*, const int*, const float*, const int*, const float*, float*, const int*,
+            size_t, size_t);
+void dgemm_(const char*, const char*, const int*, const int*, const int*, const double*,
+            const double*, const int*, const double*, const int*, const double*, double*,
+            const int*, size_t, size_t);
 void strsm_(const char*, const char*, const char*, const char*, const int*, const int*,
             const float*, const float*, const int*, float*, const int*, size_t, size_t, size_t,
             size_t);
@@ -58,6 +64,9 @@ MYTORCH_LAPACK_ROUTINE(hetrs, sytrs, hetrs)
 MYTORCH_LAPACK_ROUTINE(geqrf, geqrf, geqrf)
 MYTORCH_LAPACK_ROUTINE(orgqr, orgqr, ungqr)
 MYTORCH_LAPACK_ROUTINE(syevd, syevd, heevd)
+MYTORCH_LAPACK_ROUTINE(sytrd, sytrd, hetrd)
+MYTORCH_LAPACK_ROUTINE(orgtr, orgtr, ungtr)
+MYTORCH_LAPACK_ROUTINE(stedc, stedc, stedc)
 MYTORCH_LAPACK_ROUTINE(gesdd, gesdd, gesdd)
 MYTORCH_LAPACK_ROUTINE(geev, geev, geev)
 #undef MYTORCH_LAPACK_ROUTINE
@@ -78,6 +87,17 @@ void trsm(char side, char uplo, char trans, char diag, int m, int n, const T* a,
     call(ctrsm_);
   } else {
     call(ztrsm_);
+  }
+}
+
+// C := alpha op(A) B + beta C of reals, with C of m rows and n columns, and an inner size of k.
+template <class T>
+void gemm(char trans, int m, int n, int k, T alpha, const T* a, int lda, const T* b, int ldb,
+          T beta, T* c, int ldc) {
+  if constexpr (std::is_same_v<T, float>) {
+    sgemm_(&trans, "N", &m, &n, &k, &alpha, a, &lda, b, &ldb, &beta, c, &ldc, 1, 1);
+  } else {
+    dgemm_(&trans, "N", &m, &n, &k, &alpha, a, &lda, b, &ldb, &beta, c, &ldc, 1, 1);
   }
 }
 

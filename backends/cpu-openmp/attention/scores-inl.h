@@ -62,13 +62,14 @@ inline const void* At(const void* from, mt_dtype dtype, int64_t offset) {
 // Keeps NaN.
 HWY_INLINE V Exp(V x) {
   const D d;
+  const V low = hn::Set(d, -87.0f);
 #if HWY_TARGET == HWY_AVX3
-  const V clamped = hn::Max(hn::Set(d, -150.0f), x);
+  const V clamped = hn::Max(low, x);
   const V magic = hn::Set(d, vec::round_magic<D>);
   const V n = hn::Sub(hn::MulAdd(clamped, hn::Set(d, 0x1.715476p0f), magic), magic);
-  return V{_mm512_scalef_ps(vec::ExpPoly(d, vec::ReduceLn2(d, clamped, n)).raw, n.raw)};
+  const V e{_mm512_scalef_ps(vec::ExpPoly(d, vec::ReduceLn2(d, clamped, n)).raw, n.raw)};
+  return hn::IfThenZeroElse(hn::Lt(x, low), e);
 #else
-  const V low = hn::Set(d, -87.0f);
   const V clamped = vec::Clamp(d, x, low, hn::Set(d, 89.0f));
   const V magic = hn::Set(d, vec::round_magic<D> + 127);
   const V t = hn::MulAdd(clamped, hn::Set(d, 0x1.715476p0f), magic);

@@ -149,7 +149,7 @@ void matvec_columns(void* user, int64_t begin, int64_t end) {
   for (int64_t j0 = begin * kMatvecCols; j0 < last; j0 += chunk) {
     const int64_t cols = std::min(chunk, last - j0);
     const T* b = args.b + j0 * job.b_col;
-    if (job.m == 1 && job.b_col == 1) {
+    if (job.m == 1 && job.b_col == 1 && !(job.n == 1 && job.b_k == 1)) {
       std::fill_n(sums, cols, C{});
       add_rows(args.x, b, job.b_k, job.k, cols, sums);
     } else if (job.m == 1) {
@@ -173,6 +173,50 @@ void matvec_columns(void* user, int64_t begin, int64_t end) {
 inline bool is_matvec(const Job& job) {
   if (job.m == 1) return job.b_col == 1 || job.b_k == 1;
   return job.m <= kMatvecRows && job.b_k == 1 && job.k >= 64;
+}
+
+// The elements of a piece of a long dot product: always the same, so that bits do not depend on the
+// number of threads.
+inline constexpr int64_t kDotPiece = 8192;
+inline constexpr int64_t kMostDotPieces = 1024;
+
+template <class T>
+struct DotArgs {
+  const Compute<T>* x;
+  const T* b;
+  int64_t k, piece;
+  Compute<T>* sums;
+};
+
+template <class T>
+void dot_pieces(void* user, int64_t begin, int64_t end) {
+  const auto& args = *static_cast<const DotArgs<T>*>(user);
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t first = i * args.piece;
+    dot_tile<1, 1>(args.x + first, 0, args.b + first, 0, std::min(args.piece, args.k - first),
+                   args.sums + i, 0);
+  }
+}
+
+// The product of a long row and a column, in pieces that the threads share.
+template <class T>
+void long_dot(mt_ctx* ctx, const Job& job, const Compute<T>* x, const T* b, T* c) {
+  const int64_t piece = std::max(kDotPiece, (job.k + kMostDotPieces - 1) / kMostDotPieces);
+  const int64_t pieces = (job.k + piece - 1) / piece;
+  Compute<T> sums[kMostDotPieces];
+  DotArgs<T> args = {x, b, job.k, piece, sums};
+  if (ctx->num_threads == 1) {
+    dot_pieces<T>(&args, 0, pieces);
+  } else {
+    ctx->parallel_for(ctx, 0, pieces, 4, &dot_pieces<T>, &args);
+  }
+  using Wide = std::conditional_t<std::is_floating_point_v<Compute<T>>, double, Compute<T>>;
+  Wide total{};
+  for (int64_t i = 0; i < pieces; ++i) total += static_cast<Wide>(sums[i]);
+  Compute<T> sum = static_cast<Compute<T>>(total);
+  const Epilogue<T> epilogue = {job.accumulate, job.relu, static_cast<const T*>(job.bias),
+                                job.bias_row, job.bias_col};
+  store_tile(&sum, 1, 1, 1, c, job.c_row, job.c_col, epilogue);
 }
 
 template <class T>
@@ -206,7 +250,9 @@ int matvec(mt_ctx* ctx, const Job& job) {
         }
       }
     }
-    if (pieces <= grain || ctx->num_threads == 1) {
+    if (job.m == 1 && job.n == 1 && job.b_k == 1 && job.k >= 4 * kDotPiece) {
+      long_dot<T>(ctx, job, args.x, args.b, args.c);
+    } else if (pieces <= grain || ctx->num_threads == 1) {
       matvec_columns<T>(&args, 0, pieces);
     } else {
       ctx->parallel_for(ctx, 0, pieces, grain, &matvec_columns<T>, &args);

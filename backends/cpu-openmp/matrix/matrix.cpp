@@ -1,14 +1,18 @@
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "backends/cpu-openmp/common/move.h"
 #include "backends/cpu-openmp/gemm/gemm.h"
+#include "backends/cpu-openmp/matrix/inner_product.h"
 #include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/addmm.h"
 #include "mytorch/abi_ops/baddbmm.h"
 #include "mytorch/abi_ops/bmm.h"
 #include "mytorch/abi_ops/linear.h"
 #include "mytorch/abi_ops/mm.h"
+#include "mytorch/abi_ops/vdot.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cpu {
@@ -206,6 +210,59 @@ void linear(mt_ctx& ctx, const mt_args_linear& args) {
   }
 }
 
+// The complex numbers of a piece of an inner product. Vectors add in T within a piece, and pieces
+// in double. The size is fixed, so that bits do not depend on the number of threads.
+constexpr int64_t kPiece = 1024;
+constexpr int64_t kPieces = 32;  // for one thread
+
+// Returns n complex numbers from element `first` on as a contiguous array: in place, or in
+// `buffer`.
+template <class T>
+const T* piece_of(const TensorView& tensor, int64_t first, int64_t n, T* buffer) {
+  const int64_t step = 2 * tensor.stride(0);
+  const T* from = static_cast<const T*>(tensor.raw()) + first * step;
+  if (step == 2) return from;
+  for (int64_t i = 0; i < n; ++i) {
+    buffer[2 * i] = from[i * step];
+    buffer[2 * i + 1] = from[i * step + 1];
+  }
+  return buffer;
+}
+
+template <class T>
+void vdot_of(mt_ctx& ctx, const TensorView& self, const TensorView& other, const TensorView& out) {
+  const int64_t count = self.numel(), pieces = (count + kPiece - 1) / kPiece;
+  std::vector<double> sums(static_cast<size_t>(2 * pieces), 0.0);
+  const auto add = inner_products<T>().conjugated;
+  sdk::parallel_for(ctx, 0, pieces, kPieces, [&](int64_t begin, int64_t end) noexcept {
+    T buffers[2][2 * kPiece];
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i * kPiece, n = std::min(kPiece, count - first);
+      add(piece_of(self, first, n, buffers[0]), piece_of(other, first, n, buffers[1]), n,
+          &sums[static_cast<size_t>(2 * i)]);
+    }
+  });
+  double parts[2] = {};
+  for (size_t i = 0; i < sums.size(); ++i) parts[i % 2] += sums[i];
+  T* to = static_cast<T*>(out.raw());
+  to[0] = static_cast<T>(parts[0]);
+  to[1] = static_cast<T>(parts[1]);
+}
+
+const char* vdot_supports(const mt_args_vdot& args) {
+  return sdk::is_complex(args.self->dl.dtype) ? nullptr : "only complex numbers";
+}
+
+// Inner products of complex vectors in one pass. Those of real vectors are products of matrices.
+void vdot(mt_ctx& ctx, const mt_args_vdot& args) {
+  const TensorView self = args.self, other = args.other, out = args.out;
+  if (self.itemsize() == 2 * sizeof(float)) {
+    vdot_of<float>(ctx, self, other, out);
+  } else {
+    vdot_of<double>(ctx, self, other, out);
+  }
+}
+
 }  // namespace
 
 void register_matrix(KernelEntries& kernels) {
@@ -215,6 +272,7 @@ void register_matrix(KernelEntries& kernels) {
   kernels.push_back(sdk::kernel<&addmm>("packed_gemm", kTakes | MT_TAKES_ALIAS));
   kernels.push_back(sdk::kernel<&baddbmm>("packed_gemm", kTakes | MT_TAKES_ALIAS));
   kernels.push_back(sdk::kernel<&linear>("packed_gemm", kTakes));
+  kernels.push_back(sdk::kernel<&vdot, &vdot_supports>("one_pass", kTakes | MT_TAKES_COMPLEX));
 }
 
 }  // namespace mytorch::cpu

@@ -7,15 +7,20 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/cpu-openmp/common/stage.h"
 #include "backends/cpu-openmp/pointwise/compute_type.h"
 #include "backends/cpu-openmp/pointwise/programs.h"
 #include "backends/cpu-openmp/registry.h"
+#include "backends/cpu-openmp/simd/convert.h"
 #include "mytorch/abi_ops/adagrad_step.h"
 #include "mytorch/abi_ops/adagrad_steps_.h"
 #include "mytorch/abi_ops/adam_step.h"
 #include "mytorch/abi_ops/adam_steps_.h"
+#include "mytorch/abi_ops/add.h"
 #include "mytorch/abi_ops/rmsprop_step.h"
 #include "mytorch/abi_ops/rmsprop_steps_.h"
+#include "mytorch/abi_ops/sgd_step.h"
+#include "mytorch/abi_ops/sgd_steps_.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cpu {
@@ -25,6 +30,8 @@ using sdk::TensorView;
 
 // Parameters are cut into pieces of this many elements; a thread takes at least kLeastPieces.
 constexpr int64_t kPiece = 4096, kLeastPieces = 4;
+// The variants of a record with one condition.
+constexpr uint16_t kTrue = 0, kFalse = 1;
 
 // Whether both have the same shape, type, and offset of each element, in memory without gaps.
 bool alike(const TensorView& t, const TensorView& like) {
@@ -39,63 +46,132 @@ bool alike(const TensorView& t, const TensorView& like) {
   return numel == 0 || last + 1 == numel;
 }
 
-// Runs the program of `step`, the record that steps one tensor, for each parameter. `inputs` are
-// its tensors in the record's order, and `outputs` the lists that its results replace. Throws
-// sdk::Declined for 16-bit types and if the tensors of a parameter are not alike.
-template <class Step, size_t kInputs, size_t kOutputs>
-void step_all(mt_ctx& ctx, std::string_view name, const Step& step,
-              const std::array<mt_tensor_list, kInputs>& inputs,
-              const std::array<mt_tensor_list, kOutputs>& outputs) {
-  const auto& ops = programs().pointwise;
-  const auto op = std::find_if(ops.begin(), ops.end(),
-                               [&](const PointwiseOp& each) { return each.name == name; });
-  if (op == ops.end() || op->num_variants != 1) throw sdk::Declined{};
-  const PointwiseProgram& program = op->variants[0];
-  const int64_t count = inputs[0].size;
-  if (count == 0) return;
-  const TensorView first = inputs[0].data[0];
-  const mt_dtype dtype = first.dtype();
-  if (dtype.bits < 32) throw sdk::Declined{};
-  std::vector<int64_t> pieces;  // the first piece of each parameter, and the number of all
-  pieces.reserve(static_cast<size_t>(count) + 1);
-  pieces.push_back(0);
-  for (int64_t i = 0; i < count; ++i) {
-    const TensorView parameter = inputs[0].data[i];
-    for (const mt_tensor_list& list : inputs) {
-      if (!sdk::same_dtype(parameter.dtype(), dtype) || !alike(list.data[i], parameter)) {
-        throw sdk::Declined{};
-      }
+// Throws sdk::Declined unless the tensors of each parameter are alike and of one type.
+template <size_t kLists>
+void check_alike(const std::array<mt_tensor_list, kLists>& lists) {
+  for (int64_t i = 0; i < lists[0].size; ++i) {
+    for (const mt_tensor_list& list : lists) {
+      if (!alike(list.data[i], lists[0].data[i])) throw sdk::Declined{};
     }
+  }
+}
+
+// The program of a record that steps one tensor. `numbers` has the fields of its numbers.
+class Pass {
+ public:
+  Pass(std::string_view name, uint16_t variant, const void* numbers, mt_dtype dtype)
+      : type_(compute_type_of(dtype)) {
+    const auto& ops = programs().pointwise;
+    const auto op = std::find_if(ops.begin(), ops.end(),
+                                 [&](const PointwiseOp& each) { return each.name == name; });
+    if (op == ops.end() || variant >= op->num_variants) throw sdk::Declined{};
+    const PointwiseProgram& program = op->variants[variant];
+    inner_loop_ = program.loops.fn[type_];
+    if (inner_loop_ == nullptr) throw sdk::Declined{};
+    scalars_.self = program.self;
+    for (int32_t i = 0; i < program.num_scalars; ++i) {
+      scalars_.value[i] = number_of(numbers, program.scalars[i], dtype);
+    }
+    const mt_dtype compute = kComputeDtype[type_];
+    if (!sdk::same_dtype(dtype, compute)) {
+      widen_ = simd::get_convert(dtype, compute);
+      round_ = simd::get_convert(compute, dtype);
+    }
+  }
+
+  // Computes n <= kPiece elements; an output may be an input. 16-bit floats are computed in float32
+  // and rounded at the end, as by the record.
+  template <size_t kInputs, size_t kOutputs>
+  void run(const std::array<char*, kInputs>& inputs, const std::array<char*, kOutputs>& outputs,
+           int64_t n) const {
+    const void* in[kInputs];
+    void* out[kOutputs];
+    if (widen_ == nullptr) {
+      std::copy(inputs.begin(), inputs.end(), in);
+      std::copy(outputs.begin(), outputs.end(), out);
+      inner_loop_(in, out, scalars_, n);
+      return;
+    }
+    alignas(64) float wide[kInputs + kOutputs][kPiece];
+    for (size_t k = 0; k < kInputs; ++k) {
+      widen_(inputs[k], wide[k], n);
+      in[k] = wide[k];
+    }
+    for (size_t k = 0; k < kOutputs; ++k) out[k] = wide[kInputs + k];
+    inner_loop_(in, out, scalars_, n);
+    for (size_t k = 0; k < kOutputs; ++k) round_(out[k], outputs[k], n);
+  }
+
+ private:
+  ComputeType type_;
+  InnerLoop inner_loop_ = nullptr;
+  Scalars scalars_;
+  simd::ConvertFn widen_ = nullptr, round_ = nullptr;
+};
+
+// Calls body(piece, n) in parallel for the pieces of all parameters of a type, where `piece` has
+// the address of the first of n elements in each list.
+template <size_t kLists, class Body>
+void for_each_piece(mt_ctx& ctx, const std::array<mt_tensor_list, kLists>& lists, mt_dtype dtype,
+                    const Body& body) {
+  std::vector<int64_t> which;
+  std::vector<int64_t> pieces = {0};  // the first piece of each parameter, and the number of all
+  for (int64_t i = 0; i < lists[0].size; ++i) {
+    const TensorView parameter = lists[0].data[i];
+    if (!sdk::same_dtype(parameter.dtype(), dtype)) continue;
+    which.push_back(i);
     pieces.push_back(pieces.back() + (parameter.numel() + kPiece - 1) / kPiece);
   }
-  const ComputeType type = compute_type_of(dtype);
-  const InnerLoop inner_loop = program.loops.fn[type];
-  if (inner_loop == nullptr) throw sdk::Declined{};
-  Scalars scalars;
-  scalars.self = program.self;
-  for (int32_t i = 0; i < program.num_scalars; ++i) {
-    scalars.value[i] = number_of(&step, program.scalars[i], dtype);
-  }
-  const auto body = [&](int64_t begin, int64_t end) noexcept {
-    auto at = std::upper_bound(pieces.begin(), pieces.end(), begin) - pieces.begin() - 1;
-    while (begin < end) {
-      while (pieces[static_cast<size_t>(at) + 1] <= begin) ++at;
-      const int64_t own = pieces[static_cast<size_t>(at)];
-      const int64_t stop = std::min(end, pieces[static_cast<size_t>(at) + 1]);
-      const int64_t from = (begin - own) * kPiece;
-      const int64_t to = std::min((stop - own) * kPiece, TensorView(inputs[0].data[at]).numel());
-      const void* in[kInputs];
-      void* out[kOutputs];
-      const auto place = [&](const mt_tensor_list& list) {
-        return TensorView(list.data[at]).template data<char>() + from * kComputeBytes[type];
-      };
-      for (size_t k = 0; k < kInputs; ++k) in[k] = place(inputs[k]);
-      for (size_t k = 0; k < kOutputs; ++k) out[k] = place(outputs[k]);
-      inner_loop(in, out, scalars, to - from);
-      begin = stop;
+  const auto range = [&](int64_t begin, int64_t end) noexcept {
+    auto at = static_cast<size_t>(std::upper_bound(pieces.begin(), pieces.end(), begin) -
+                                  pieces.begin() - 1);
+    for (int64_t piece = begin; piece < end; ++piece) {
+      while (pieces[at + 1] <= piece) ++at;
+      const int64_t from = (piece - pieces[at]) * kPiece;
+      const int64_t n = std::min(kPiece, TensorView(lists[0].data[which[at]]).numel() - from);
+      std::array<char*, kLists> place;
+      for (size_t k = 0; k < kLists; ++k) {
+        place[k] = TensorView(lists[k].data[which[at]]).template data<char>() +
+                   from * sdk::itemsize(dtype);
+      }
+      body(place, n);
     }
   };
-  sdk::parallel_for(ctx, 0, pieces.back(), kLeastPieces, body);
+  sdk::parallel_for(ctx, 0, pieces.back(), kLeastPieces, range);
+}
+
+// Calls f(dtype) for each type of the parameters.
+template <class F>
+void for_each_type(const mt_tensor_list& parameters, const F& f) {
+  std::vector<mt_dtype> done;
+  for (int64_t i = 0; i < parameters.size; ++i) {
+    const mt_dtype dtype = TensorView(parameters.data[i]).dtype();
+    if (std::any_of(done.begin(), done.end(),
+                    [&](mt_dtype known) { return sdk::same_dtype(known, dtype); })) {
+      continue;
+    }
+    done.push_back(dtype);
+    f(dtype);
+  }
+}
+
+// Runs the program of `step`, the record that steps one tensor, for each parameter. `lists` are its
+// tensors in the record's order, and `outputs` the numbers of the lists that its results replace.
+// Throws sdk::Declined if the tensors of a parameter are not alike.
+template <class Step, size_t kLists, size_t kOutputs>
+void step_all(mt_ctx& ctx, std::string_view name, const Step& step,
+              const std::array<mt_tensor_list, kLists>& lists,
+              const std::array<size_t, kOutputs>& outputs) {
+  check_alike(lists);
+  for_each_type(lists[0], [&](mt_dtype dtype) {
+    const Pass pass(name, step.header.variant, &step, dtype);
+    for_each_piece(ctx, lists, dtype,
+                   [&](const std::array<char*, kLists>& piece, int64_t n) noexcept {
+                     std::array<char*, kOutputs> out;
+                     for (size_t k = 0; k < kOutputs; ++k) out[k] = piece[outputs[k]];
+                     pass.run(piece, out, n);
+                   });
+  });
 }
 
 // base^n by squaring, in the order of the composite (ops/optimizers.cpp), so that bits are equal.
@@ -113,7 +189,7 @@ double number(const mt_tensor* tensor) { return sdk::scalar_value<double>(tensor
 void adam_steps_(mt_ctx& ctx, const mt_args_adam_steps_& args) {
   if (args.max_exp_avg_sqs.size != 0 || args.rounded.size != 0) throw sdk::Declined{};
   const double rate = number(args.lr);
-  const auto t = static_cast<int64_t>(number(args.step));
+  const auto t = sdk::convert<int64_t>(number(args.step));
   const double root2 = std::sqrt(1 - power(args.beta2, t));
   mt_args_adam_step step{};
   step.lr = rate * root2 / (1 - power(args.beta1, t));
@@ -125,7 +201,47 @@ void adam_steps_(mt_ctx& ctx, const mt_args_adam_steps_& args) {
   step.scale = args.maximize != 0 ? -1 : 1;
   step_all<mt_args_adam_step, 4, 3>(ctx, "adam_step", step,
                                     {args.self, args.gradients, args.exp_avgs, args.exp_avg_sqs},
-                                    {args.self, args.exp_avgs, args.exp_avg_sqs});
+                                    {0, 2, 3});
+}
+
+// Without momentum, as the composite: the parameter shrinks, then the gradient is added.
+void sgd_without_momentum(mt_ctx& ctx, const mt_args_sgd_steps_& args, double rate) {
+  const std::array<mt_tensor_list, 2> lists = {args.self, args.gradients};
+  check_alike(lists);
+  for_each_type(args.self, [&](mt_dtype dtype) {
+    const double shrink = 1 - rate * args.weight_decay;
+    mt_args_add_Tensor by{};
+    by.alpha.kind = MT_SCALAR_FLOAT;
+    by.alpha.v.d = args.maximize != 0 ? rate : -rate;
+    by.header.variant = by.alpha.v.d == 1 ? kTrue : kFalse;
+    const Pass add("add.Tensor", by.header.variant, &by, dtype);
+    const Pass mul("mul.Tensor", 0, nullptr, dtype);
+    // The factor as an operand.
+    alignas(64) char factors[kPiece * sizeof(double)];
+    simd::get_convert(sdk::dtype_of<double>, dtype)(&shrink, factors, 1);
+    repeat(factors, sdk::itemsize(dtype), kPiece, factors);
+    for_each_piece(ctx, lists, dtype, [&](const std::array<char*, 2>& piece, int64_t n) noexcept {
+      if (args.weight_decay != 0) {
+        mul.run<2, 1>({piece[0], factors}, {piece[0]}, n);
+      }
+      add.run<2, 1>({piece[0], piece[1]}, {piece[0]}, n);
+    });
+  });
+}
+
+void sgd_steps_(mt_ctx& ctx, const mt_args_sgd_steps_& args) {
+  const double rate = number(args.lr);
+  if (args.momentum == 0) return sgd_without_momentum(ctx, args, rate);
+  mt_args_sgd_step step{};
+  step.lr = rate;
+  step.momentum = args.momentum;
+  step.rate = 1 - args.dampening;
+  step.weight_decay = args.weight_decay;
+  step.scale = args.maximize != 0 ? -1 : 1;
+  step.nesterov = args.nesterov;
+  step.header.variant = args.nesterov != 0 ? kTrue : kFalse;
+  step_all<mt_args_sgd_step, 3, 2>(ctx, "sgd_step", step,
+                                   {args.self, args.gradients, args.momentum_buffers}, {0, 2});
 }
 
 void rmsprop_steps_(mt_ctx& ctx, const mt_args_rmsprop_steps_& args) {
@@ -136,8 +252,7 @@ void rmsprop_steps_(mt_ctx& ctx, const mt_args_rmsprop_steps_& args) {
   step.weight_decay = args.weight_decay;
   step.scale = args.maximize != 0 ? -1 : 1;
   step_all<mt_args_rmsprop_step, 3, 2>(ctx, "rmsprop_step", step,
-                                       {args.self, args.gradients, args.square_avgs},
-                                       {args.self, args.square_avgs});
+                                       {args.self, args.gradients, args.square_avgs}, {0, 2});
 }
 
 void adagrad_steps_(mt_ctx& ctx, const mt_args_adagrad_steps_& args) {
@@ -146,8 +261,8 @@ void adagrad_steps_(mt_ctx& ctx, const mt_args_adagrad_steps_& args) {
   step.eps = args.eps;
   step.weight_decay = args.weight_decay;
   step.scale = args.maximize != 0 ? -1 : 1;
-  step_all<mt_args_adagrad_step, 3, 2>(
-      ctx, "adagrad_step", step, {args.self, args.gradients, args.sums}, {args.self, args.sums});
+  step_all<mt_args_adagrad_step, 3, 2>(ctx, "adagrad_step", step,
+                                       {args.self, args.gradients, args.sums}, {0, 2});
 }
 
 }  // namespace
@@ -155,6 +270,7 @@ void adagrad_steps_(mt_ctx& ctx, const mt_args_adagrad_steps_& args) {
 void register_steps(KernelEntries& kernels) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED | MT_TAKES_MIXED_DTYPES;
   kernels.push_back(sdk::kernel<&adam_steps_>("one_loop", kTakes));
+  kernels.push_back(sdk::kernel<&sgd_steps_>("one_loop", kTakes));
   kernels.push_back(sdk::kernel<&rmsprop_steps_>("one_loop", kTakes));
   kernels.push_back(sdk::kernel<&adagrad_steps_>("one_loop", kTakes));
 }

@@ -187,6 +187,12 @@ HWY_INLINE RunOperand<P, kCount> OperandOfRun(P* p, TailRoom<P, kCount>&& room) 
   return {p, &room};
 }
 
+// Returns p + n. Unwanted outputs are null, from which pointers have no offsets.
+template <class P>
+HWY_INLINE P* Ahead(P* p, int64_t n) {
+  return reinterpret_cast<P*>(reinterpret_cast<intptr_t>(p) + n * static_cast<int64_t>(sizeof(P)));
+}
+
 // Calls step(pointers...) for each vector of elements [begin, end): the tail first, then the
 // others.
 template <int kUnroll, class D, class F, class... P, size_t... kCount>
@@ -195,16 +201,16 @@ HWY_INLINE void RunVectors(D d, int64_t begin, int64_t end, F&& step, RunOperand
   const int64_t count = end - begin, rest = count & (lanes - 1), stop = end - rest;
   int64_t i = begin;
   if constexpr (kUnroll > 1 && kVectors) {
-    if (HWY_UNLIKELY(rest != 0)) step(o.room->take(o.p + begin, count, lanes)...);
+    if (HWY_UNLIKELY(rest != 0)) step(o.room->take(Ahead(o.p, begin), count, lanes)...);
     for (; i + 2 * lanes <= stop; i += 2 * lanes) {
-      step((o.p + i)...);
-      step((o.p + i + lanes)...);
+      step(Ahead(o.p, i)...);
+      step(Ahead(o.p, i + lanes)...);
     }
-    if (i < stop) step((o.p + i)...);
+    if (i < stop) step(Ahead(o.p, i)...);
   } else {
     // A long body is instantiated only here.
     for (bool tail = rest != 0; tail || i < stop; i += std::exchange(tail, false) ? 0 : lanes) {
-      step((HWY_UNLIKELY(tail) ? o.room->take(o.p + begin, count, lanes) : o.p + i)...);
+      step((HWY_UNLIKELY(tail) ? o.room->take(Ahead(o.p, begin), count, lanes) : Ahead(o.p, i))...);
     }
   }
   if (HWY_UNLIKELY(rest != 0)) {
@@ -219,7 +225,7 @@ HWY_INLINE int64_t RunLines(D d, int64_t begin, int64_t end, F&& step, P*... p) 
   constexpr int64_t kLine = 64 / sizeof(hn::TFromD<D>);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t lines = begin + (end - begin) / kLine * kLine;
-  for (int64_t i = begin; i < lines; i += lanes) step(NonTemporalOutput(p + i)...);
+  for (int64_t i = begin; i < lines; i += lanes) step(NonTemporalOutput(Ahead(p, i))...);
   return lines;
 }
 
@@ -247,8 +253,7 @@ struct RowOperand {
     }
   }
   HWY_INLINE void next_row() {
-    using Byte = std::conditional_t<std::is_const_v<P>, const char, char>;
-    row = reinterpret_cast<P*>(reinterpret_cast<Byte*>(row) + next);
+    row = reinterpret_cast<P*>(reinterpret_cast<intptr_t>(row) + next);  // as Ahead(), in bytes
   }
 };
 template <class P, size_t kMax>
@@ -268,12 +273,12 @@ HWY_INLINE void RunRow(D d, int64_t n, F&& step, RowOperand<P, kMax>... o) {
   const bool one = kVectors && (n & lanes) != 0;
   (o.begin_row(turn), ...);
   for (bool tail = rest != 0, more = tail || one; more; more = std::exchange(tail, false) && one) {
-    step((o.by == 0 ? o.at : tail ? o.tail->take(o.row, n, lanes) : o.row + turns)...);
+    step((o.by == 0 ? o.at : tail ? o.tail->take(o.row, n, lanes) : Ahead(o.row, turns))...);
   }
   for (int64_t i = 0; i < turns; i += turn) {
     step(o.at...);
-    if constexpr (kVectors) step((o.at + lanes)...);
-    ((o.at += o.by), ...);
+    if constexpr (kVectors) step(Ahead(o.at, lanes)...);
+    ((o.at = Ahead(o.at, o.by)), ...);
   }
   if (rest != 0) (o.tail->give_back(o.row, n, lanes), ...);
 }

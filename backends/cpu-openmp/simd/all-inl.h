@@ -6,6 +6,7 @@
 #include "backends/cpu-openmp/simd/fused-inl.h"
 #include "backends/cpu-openmp/simd/log-inl.h"
 #include "backends/cpu-openmp/simd/logic-inl.h"
+#include "backends/cpu-openmp/simd/normal-inl.h"
 #include "backends/cpu-openmp/simd/pow-inl.h"
 #include "backends/cpu-openmp/simd/trig-inl.h"
 #include "hwy/highway.h"

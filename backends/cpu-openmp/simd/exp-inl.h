@@ -23,10 +23,9 @@ struct Scaled {  // the number p * s1 * s2, where s1 and s2 are powers of two
   V p, s1, s2;
 };
 
-// exp(r) for |r| <= ln(2) / 2. The leading 1 is added last, where it costs half an ulp of the
-// result instead of half an ulp of a part that may be twice as coarse.
+// exp(r) - 1 for |r| <= ln(2) / 2, with an error relative to exp(r).
 template <class D, class V>
-HWY_INLINE V ExpPoly(D d, V r) {
+HWY_INLINE V ExpRestPoly(D d, V r) {
   V q;
   if constexpr (is_f32<D>) {
     q = Poly(d, r, 0x1.68674ap-10, 0x1.123ecap-7, 0x1.555b8ap-5, 0x1.55548ap-3, 0x1.fffff8p-2);
@@ -36,7 +35,14 @@ HWY_INLINE V ExpPoly(D d, V r) {
              0x1.1111111120d28p-7, 0x1.555555554fe09p-5, 0x1.5555555555516p-3,
              0x1.000000000000cp-1);
   }
-  return hn::Add(hn::MulAdd(hn::Mul(r, r), q, r), hn::Set(d, hn::TFromD<D>(1)));
+  return hn::MulAdd(hn::Mul(r, r), q, r);
+}
+
+// exp(r). The leading 1 is added last, where it costs half an ulp of the result instead of half an
+// ulp of a part that may be twice as coarse.
+template <class D, class V>
+HWY_INLINE V ExpPoly(D d, V r) {
+  return hn::Add(ExpRestPoly(d, r), hn::Set(d, hn::TFromD<D>(1)));
 }
 
 // x - n * ln 2. The high part of ln 2 has so few bits that n * hi is exact without FMA.
@@ -59,8 +65,8 @@ HWY_INLINE Scaled<V> SplitScale(D d, V p, V t) {
 
 // exp(x + tail...) * 2^kShift, for x in the range in which the result is neither below half the
 // smallest denormal nor above the overflow threshold, with a little slack. A tail is less than an
-// ulp of x.
-template <int kShift, class D, class V, class... Tail>
+// ulp of x. With kLessOne, p is one less.
+template <int kShift, bool kLessOne = false, class D, class V, class... Tail>
 HWY_INLINE Scaled<V> ExpScaled(D d, V x, Tail... tail) {
   using T = hn::TFromD<D>;
   constexpr T magic = round_magic<D> + (is_f32<D> ? 254 : 2046);
@@ -68,7 +74,7 @@ HWY_INLINE Scaled<V> ExpScaled(D d, V x, Tail... tail) {
   V r = ReduceLn2(d, x, hn::Sub(t, hn::Set(d, magic)));
   ((r = hn::Add(r, tail)), ...);
   const V shifted = kShift == 0 ? t : hn::Add(t, hn::Set(d, T{kShift}));
-  return SplitScale(d, ExpPoly(d, r), shifted);
+  return SplitScale(d, kLessOne ? ExpRestPoly(d, r) : ExpPoly(d, r), shifted);
 }
 
 template <class V>

@@ -61,6 +61,30 @@ HWY_INLINE V Poly(D d, V x, T highest, T next, C... rest) {
   return hn::MulAdd(r0, x, r1);
 }
 
+// The same by Horner's scheme, whose rounding errors are smaller.
+template <class D, class V, typename T, typename... C>
+HWY_INLINE V Horner(D d, V x, T highest, C... rest) {
+  using L = hn::TFromD<D>;
+  V r = hn::Set(d, static_cast<L>(highest));
+  ((r = hn::MulAdd(r, x, hn::Set(d, static_cast<L>(rest)))), ...);
+  return r;
+}
+
+// A sum of c[k] T_k(t), highest coefficient first, by Clenshaw's recurrence. The difference is off
+// the chain of dependent operations.
+template <class D, class V, typename T, typename... C>
+HWY_INLINE V Clenshaw(D d, V t, T highest, C... rest) {
+  using L = hn::TFromD<D>;
+  const V twice = hn::Add(t, t);
+  V sum = hn::Set(d, static_cast<L>(highest)), after = hn::Zero(d), step = twice;
+  size_t left = sizeof...(rest);
+  ((step = --left == 0 ? t : twice,
+    after = std::exchange(sum,
+                          hn::MulAdd(step, sum, hn::Sub(hn::Set(d, static_cast<L>(rest)), after)))),
+   ...);
+  return sum;
+}
+
 // min(max(x, lo), hi) where NaN stays NaN: x86's minps and maxps return their second operand when
 // either is NaN, other targets differ.
 template <class D, class V>

@@ -131,6 +131,7 @@ int wait_event(void*, int32_t index, void* stream, void* event) {
     } else {
       use_device(index);
       CUDA(cudaStreamWaitEvent(stream_from(stream), known, 0));
+      note_branch(stream);
     }
   });
 }

@@ -33,7 +33,26 @@ uint64_t attribute(cudaMemPool_t pool, cudaMemPoolAttr which) {
 
 // ---- the source of segments
 
-SegmentSource Gpu::source_of(Gpu* self, bool expandable) {
+GuardedMemory::Source Gpu::guarded_source_of(Gpu* self) {
+  GuardedMemory::Source source{};
+  source.self = self;
+  source.span = total_memory(self->index_) / GuardedMemory::kUnit * GuardedMemory::kUnit;
+  source.reserve = [](void* gpu) { return reserve_addresses(static_cast<Gpu*>(gpu)->index_); };
+  source.map = [](void* gpu, void* at, size_t bytes) {
+    return map_memory(static_cast<Gpu*>(gpu)->index_, at, bytes);
+  };
+  source.unmap = [](void* gpu, void* at, size_t bytes) {
+    return unmap_memory(static_cast<Gpu*>(gpu)->index_, at, bytes);
+  };
+  source.wait = [](void* gpu) {
+    if (internal::captures.load() != 0) return false;
+    use_device(static_cast<Gpu*>(gpu)->index_);
+    return cudaDeviceSynchronize() == cudaSuccess;
+  };
+  return source;
+}
+
+SegmentSource Gpu::source_of(Gpu* self, const PoolSettings& settings) {
   SegmentSource source{};
   source.self = self;
   source.take = [](void* gpu, size_t bytes) -> void* {
@@ -63,7 +82,16 @@ SegmentSource Gpu::source_of(Gpu* self, bool expandable) {
     return status == cudaSuccess;
   };
   source.graph_of = [](void*, void* stream) { return capture_of(stream_from(stream)); };
-  if (expandable) {
+  if (settings.guarded) {
+    self->guarded_ = std::make_unique<GuardedMemory>(guarded_source_of(self));
+    source.take = [](void* gpu, size_t bytes) {
+      return static_cast<Gpu*>(gpu)->guarded_->take(bytes);
+    };
+    source.give_back = [](void* gpu, void* data) {
+      static_cast<Gpu*>(gpu)->guarded_->give_back(data);
+    };
+  }
+  if (settings.expandable) {
     source.reserve = [](void* gpu) { return reserve_addresses(static_cast<Gpu*>(gpu)->index_); };
     source.unreserve = [](void* gpu, void* base) {
       free_addresses(static_cast<Gpu*>(gpu)->index_, base);
@@ -80,7 +108,7 @@ SegmentSource Gpu::source_of(Gpu* self, bool expandable) {
 }
 
 Gpu::Gpu(int32_t index, const PoolSettings& settings)
-    : index_(index), settings_(settings), pool_(source_of(this, settings.expandable), settings) {}
+    : index_(index), settings_(settings), pool_(source_of(this, settings), settings) {}
 
 // Returns CUDA's own pool, configured to keep all of its memory.
 cudaMemPool_t Gpu::cuda_pool() {
@@ -145,6 +173,7 @@ size_t Gpu::cached() {
 std::string Gpu::summary() {
   std::string text = "cuda:" + std::to_string(index_) + ", " +
                      (settings_.async        ? "CUDA's own pool; the rest is for graphs only\n"
+                      : settings_.guarded    ? "guarded blocks\n"
                       : !settings_.caching   ? "no caching\n"
                       : settings_.expandable ? "expandable segments\n"
                                              : "segments\n");

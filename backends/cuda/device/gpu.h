@@ -6,10 +6,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "backends/cuda/memory/guarded_memory.h"
 #include "backends/cuda/memory/pool.h"
 #include "backends/cuda/memory/staging.h"
 
@@ -52,12 +54,14 @@ class Gpu {
   void reach(int32_t other);
 
  private:
-  static SegmentSource source_of(Gpu* self, bool expandable);
+  static SegmentSource source_of(Gpu* self, const PoolSettings& settings);
+  static GuardedMemory::Source guarded_source_of(Gpu* self);
   cudaMemPool_t cuda_pool();
 
   const int32_t index_;
   const PoolSettings settings_;
-  std::atomic<bool> keeps_{false};  // whether CUDA's pool is configured to keep its memory
+  std::atomic<bool> keeps_{false};          // whether CUDA's pool is configured to keep its memory
+  std::unique_ptr<GuardedMemory> guarded_;  // if the settings ask for it
   Pool pool_;
   Staging staging_;
   std::mutex mutex_;

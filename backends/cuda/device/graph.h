@@ -10,4 +10,7 @@ void* end_graph(void* self, int32_t index, void* stream);
 int launch_graph(void* self, int32_t index, void* graph, void* stream);
 void destroy_graph(void* self, int32_t index, void* graph);
 
+// Notes that a stream has waited for an event, by which it may have become part of a capture.
+void note_branch(void* stream);
+
 }  // namespace mytorch::cuda

@@ -50,6 +50,20 @@ FourierPlan::FourierPlan(const mt_ctx& ctx, cufftType type, std::span<const int6
   use_device(ctx);
   key_.words = {ctx.device.index, static_cast<int64_t>(type), batch};
   std::copy(sizes.begin(), sizes.end(), key_.words.begin() + 3);
+  acquire(sizes, {}, {});
+}
+
+// The last word is that of no plan of contiguous arrays, which have at most three sizes.
+FourierPlan::FourierPlan(const mt_ctx& ctx, cufftType type, int64_t size, int64_t batch,
+                         FourierLines from, FourierLines to) {
+  use_device(ctx);
+  key_.words = {
+      ctx.device.index, static_cast<int64_t>(type), batch, size, from.point, from.line, to.point,
+      to.line};
+  acquire({&size, 1}, from, to);
+}
+
+void FourierPlan::acquire(std::span<const int64_t> sizes, FourierLines from, FourierLines to) {
   FreePlans& free = free_plans();
   {
     const std::scoped_lock lock(free.mutex);
@@ -68,8 +82,11 @@ FourierPlan::FourierPlan(const mt_ctx& ctx, cufftType type, std::span<const int6
   check(fourier().cufftCreate(&handle_), "cufftCreate");
   try {
     check(fourier().cufftSetAutoAllocation(handle_, 0), "cufftSetAutoAllocation");
-    check(fourier().cufftMakePlanMany64(handle_, static_cast<int>(sizes.size()), n, nullptr, 1, 0,
-                                        nullptr, 1, 0, type, batch, &workspace_),
+    // Of one dimension, the library reads only whether the sizes of the memory are given.
+    long long int* const memory = from.point > 0 ? n : nullptr;
+    check(fourier().cufftMakePlanMany64(
+              handle_, static_cast<int>(sizes.size()), n, memory, from.point, from.line, memory,
+              to.point, to.line, static_cast<cufftType>(key_.words[1]), key_.words[2], &workspace_),
           "cufftMakePlanMany64");
   } catch (...) {
     fourier().cufftDestroy(handle_);

@@ -12,10 +12,19 @@
 
 namespace mytorch::cuda {
 
-// The transforms of `batch` contiguous arrays of `sizes`, at most three, one after the other.
+// Where the points of many lines lie: the elements from a point to the next, and from a line to the
+// next.
+struct FourierLines {
+  int64_t point = 0, line = 0;
+};
+
+// The transforms of `batch` contiguous arrays of `sizes`, at most three, one after the other; or of
+// `batch` lines of one size at the given places.
 class FourierPlan {
  public:
   FourierPlan(const mt_ctx& ctx, cufftType type, std::span<const int64_t> sizes, int64_t batch);
+  FourierPlan(const mt_ctx& ctx, cufftType type, int64_t size, int64_t batch, FourierLines from,
+              FourierLines to);
   ~FourierPlan();
   FourierPlan(const FourierPlan&) = delete;
   FourierPlan& operator=(const FourierPlan&) = delete;
@@ -24,6 +33,9 @@ class FourierPlan {
   void run(mt_ctx& ctx, void* from, void* to, bool forward) const;
 
  private:
+  // Takes the plan of `key_`, or makes it, with strides if `from` has any.
+  void acquire(std::span<const int64_t> sizes, FourierLines from, FourierLines to);
+
   PlanKey<8> key_;
   cufftHandle handle_ = 0;
   size_t workspace_ = 0;

@@ -1,10 +1,13 @@
 // Fourier transforms by cuFFT, of up to three dimensions at once. The library takes the transformed
-// dimensions last and without gaps: other operands are copied. As its transforms to real points
-// overwrite their input and want spectra of real points, those have one dimension and a copy.
+// dimensions last and without gaps, or one dimension of any stride whose lines are at equal
+// distances, such as the columns of matrices: other operands are copied. As its transforms to real
+// points overwrite their input and want spectra of real points, those have one dimension and a
+// copy.
 #if __has_include(<cufft.h>)
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -76,11 +79,30 @@ class Points {
   std::vector<int64_t> shape_, strides_;
 };
 
-// Whether the library can use the memory: without gaps, and aligned as complex numbers are.
-bool is_usable(const TensorView& x) {
+// Whether the memory is aligned as complex numbers are.
+bool is_aligned(const TensorView& x) {
   const int64_t aligned = sdk::is_complex(x.dtype()) ? x.itemsize() : 2 * x.itemsize();
-  return x.is_contiguous() &&
-         reinterpret_cast<uintptr_t>(x.raw()) % static_cast<uint64_t>(aligned) == 0;
+  return reinterpret_cast<uintptr_t>(x.raw()) % static_cast<uint64_t>(aligned) == 0;
+}
+
+// Whether the library can use the memory: without gaps, and aligned.
+bool is_usable(const TensorView& x) { return x.is_contiguous() && is_aligned(x); }
+
+// Returns where the lines along the last dimension lie, if the other dimensions are one of equal
+// steps, else nothing.
+std::optional<FourierLines> lines_of(const TensorView& x) {
+  std::optional<int64_t> step;
+  int64_t count = 1;
+  for (int d = x.ndim() - 2; d >= 0; --d) {
+    if (x.size(d) == 1) continue;
+    if (!step.has_value()) step = x.stride(d);
+    if (x.stride(d) != *step * count) return {};
+    count *= x.size(d);
+  }
+  // A single line may be at any distance from a next one.
+  const FourierLines found{x.stride(-1), step.value_or(x.stride(-1) * x.size(-1))};
+  if (found.point <= 0 || found.line <= 0 || !is_aligned(x)) return {};
+  return found;
 }
 
 struct Kind {
@@ -111,6 +133,15 @@ void pass(mt_ctx& ctx, Kind kind, const TensorView& from, const TensorView& to,
     }
   }
   TensorView source = in.view(), target = out.view();
+  if (dims.size() == 1 && !to_real && !(is_usable(source) && is_usable(target))) {
+    const auto read = lines_of(source), written = lines_of(target);
+    if (read.has_value() && written.has_value()) {
+      const FourierPlan plan(ctx, kind.type, sizes[0], batch, *read, *written);
+      plan.run(ctx, source.raw(), target.raw(), kind.forward);
+      if (factor != 1) copy_points(ctx, to, to, factor);
+      return;
+    }
+  }
   Points copy = to_real || !is_usable(source) ? Points::scratch_like(ctx, source, source.dtype())
                                               : Points(source);
   if (copy.view().raw() != source.raw()) {

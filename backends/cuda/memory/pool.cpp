@@ -9,7 +9,7 @@ namespace mytorch::cuda {
 void* Pool::allocate(size_t bytes, void* stream) {
   if (bytes == 0 || bytes > SIZE_MAX / 2) return nullptr;
   const std::lock_guard<std::mutex> lock(mutex_);
-  bytes = (bytes + kGranule - 1) / kGranule * kGranule;
+  bytes = (bytes + round_ - 1) / round_ * round_;
   if (!pending_.empty()) [[unlikely]]
     collect(false);
   Arena& arena = arena_of(stream);
@@ -155,6 +155,7 @@ void Pool::delete_block(Block* block) {
 
 // Best fit: the smallest free block that is large enough.
 Pool::Block* Pool::find_free(Arena& arena, size_t bytes) {
+  if (settings_.guarded) return nullptr;
   if (bytes <= kSmall) {
     const size_t bin = bytes / kGranule;
     size_t word = bin / 64;
@@ -209,7 +210,13 @@ Pool::Block* Pool::new_segment(Arena& arena, size_t bytes) {
   return take();
 }
 
+// Returns whether the limit allows another `bytes`.
+bool Pool::may_hold(size_t bytes) const {
+  return stats_.reserved <= settings_.limit && bytes <= settings_.limit - stats_.reserved;
+}
+
 Pool::Block* Pool::from_source(Arena& arena, size_t bytes, bool small) {
+  if (!may_hold(bytes)) return nullptr;
   void* data = source_.take(source_.self, bytes);
   if (data == nullptr) return nullptr;
   Block* block = new_block();
@@ -245,6 +252,7 @@ Pool::Block* Pool::grow(Arena& arena, size_t bytes, bool small) {
   const size_t unit = small ? kSmallSegment : kMediumSegment;
   const size_t more = (missing + unit - 1) / unit * unit;
   if (more > source_.total || growing.mapped > source_.total - more) return nullptr;
+  if (!may_hold(more)) return nullptr;
   if (!source_.map(source_.self, growing.base, growing.mapped, more)) return nullptr;
   Block* block = new_block();
   block->data = growing.base + growing.mapped;
@@ -417,7 +425,7 @@ void Pool::give_back_free(Arena& arena) {
     if (block->whole()) give_back(block);
   }
   // An entirely free small segment lies in the last bin; without caching, in any bin.
-  for (size_t bin = settings_.caching ? kBins : 1; bin <= kBins; ++bin) {
+  for (size_t bin = settings_.caching ? kBins : 0; bin <= kBins; ++bin) {
     for (Block* block = arena.bins[bin]; block != nullptr;) {
       Block* next = block->next;
       if (block->whole()) give_back(block);

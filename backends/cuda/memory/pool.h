@@ -28,10 +28,11 @@
 
 namespace mytorch::cuda {
 
-// Settings from MYTORCH_CUDA_ALLOC: "off", "async", or a comma-separated list of
-// "max_split_size=MIB", "collect_above=FRACTION" and "expandable".
+// Settings from MYTORCH_CUDA_ALLOC: "async", or a comma-separated list of "limit=MIB" and "off",
+// "guarded", or any of "max_split_size=MIB", "collect_above=FRACTION" and "expandable".
 struct PoolSettings {
   bool caching = true;
+  bool guarded = false;     // no caching; blocks of GuardedMemory (guarded_memory.h)
   bool async = false;       // cudaMallocAsync instead of this pool
   bool expandable = false;  // expandable segments of virtual memory
   // Free blocks of at least this size are not split for smaller requests.
@@ -39,6 +40,8 @@ struct PoolSettings {
   // A fraction of the device's memory. Beyond it, the pool returns free segments, the least
   // recently used first, before it takes another one.
   double collect_above = 1;
+  // The most that the pool holds. Beyond it, it is out of memory.
+  size_t limit = SIZE_MAX;
 
   // Parses the value of MYTORCH_CUDA_ALLOC; NULL gives the defaults. Throws std::invalid_argument.
   static PoolSettings parse(const char* text);
@@ -83,11 +86,12 @@ struct PoolStats {
 class Pool {
  public:
   Pool(const SegmentSource& source, const PoolSettings& settings)
-      : source_(source), settings_(settings) {}
+      : source_(source), settings_(settings), round_(settings.guarded ? 1 : kGranule) {}
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  // Returns memory for use on `stream`, aligned to 512 bytes; NULL if out of memory or for 0 bytes.
+  // Returns memory for use on `stream`, aligned to 512 bytes (guarded memory to 16); NULL if out of
+  // memory or for 0 bytes.
   void* allocate(size_t bytes, void* stream);
   // Releases memory last used on `stream`. If that is not the stream for which it was allocated, it
   // is reused once `stream` has passed this point. Returns false if the memory is not from this
@@ -178,6 +182,7 @@ class Pool {
   void delete_block(Block* block);
   Block* find_free(Arena& arena, size_t bytes);
   Block* new_segment(Arena& arena, size_t bytes);
+  bool may_hold(size_t bytes) const;
   Block* from_source(Arena& arena, size_t bytes, bool small);
   Block* grow(Arena& arena, size_t bytes, bool small);
   void shrink(Arena& arena, Growing& growing);
@@ -199,6 +204,7 @@ class Pool {
 
   const SegmentSource source_;
   const PoolSettings settings_;
+  const size_t round_;  // sizes are multiples of it
   std::mutex mutex_;
   std::vector<std::unique_ptr<Arena>> arenas_;
   Arena* last_ = nullptr;

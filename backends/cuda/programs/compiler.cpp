@@ -23,6 +23,10 @@ namespace mytorch::cuda {
 
 const std::string_view kPrelude =
 #include "cuda_text/prelude.inc"
+    ""  // keeps the order: each text follows the one before
+#include "cuda_text/node_ops.inc"
+    ""
+#include "cuda_text/operands.inc"
     ;
 const std::string_view kFolds =
 #include "cuda_text/folds.inc"
@@ -166,8 +170,12 @@ std::string compile(const std::string& text, int capability) {
     nvrtcGetProgramLogSize(compilation.program, &size);
     std::string log(size, '\0');
     if (size > 0) nvrtcGetProgramLog(compilation.program, log.data());
-    throw sdk::Error(MT_ERROR_INTERNAL, std::string("NVRTC: ") + nvrtcGetErrorString(result) +
-                                            "\n" + log.substr(0, 4000));
+    // The assembler reports that the host is out of memory only in the log.
+    const bool out_of_memory = result == NVRTC_ERROR_OUT_OF_MEMORY ||
+                               log.find("Memory allocation failure") != std::string::npos;
+    throw sdk::Error(
+        out_of_memory ? MT_ERROR_OUT_OF_MEMORY : MT_ERROR_INTERNAL,
+        std::string("NVRTC: ") + nvrtcGetErrorString(result) + "\n" + log.substr(0, 4000));
   }
   size_t size = 0;
   check(exact ? nvrtcGetCUBINSize(compilation.program, &size)

@@ -6,7 +6,8 @@
 
 namespace mytorch::cuda {
 
-// The source text with which generated kernels begin: prelude.cuh, then complex.cuh or folds.cuh.
+// The source text with which generated kernels begin: prelude.cuh, node_ops.cuh and operands.cuh as
+// one, then complex.cuh or folds.cuh.
 extern const std::string_view kPrelude;
 extern const std::string_view kComplex;
 extern const std::string_view kFolds;

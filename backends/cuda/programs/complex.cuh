@@ -1,4 +1,4 @@
-// The node operations of complex values; follows prelude.cuh in kernels whose compute type is
+// The node operations of complex values; follows node_ops.cuh in kernels whose compute type is
 // complex. Functions are computed in double, also for complex64, and have the branch cuts and the
 // limits of C99's Annex G, as ATen's have.
 

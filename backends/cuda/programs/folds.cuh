@@ -1,4 +1,4 @@
-// States of reductions, and their combination across the threads of a block; follows prelude.cuh.
+// States of reductions, and their combination across the threads of a block; follows node_ops.cuh.
 // The components c0, c1, c2 are in the order of mytorch/abi.h. Values are pushed with their index
 // among the reduced elements.
 
@@ -112,17 +112,12 @@ struct LogSumExpFold {
     c0 = lowest<V>();
     c1 = 0;
   }
+  // One exponential and no branch: the threads of a warp meet their maxima at different elements.
   FN_MEMBER void add(V x, V sum) {
-    if (x != x || c0 != c0) {
-      c0 = c1 = x != x ? x : c0;
-    } else if (x == c0) {
-      c1 += sum;
-    } else if (x < c0) {
-      c1 += sum * node::exp(x - c0);
-    } else {
-      c1 = c1 * node::exp(c0 - x) + sum;
-      c0 = x;
-    }
+    const bool above = x > c0;
+    const V share = x == c0 ? V(1) : node::exp(above ? c0 - x : x - c0);  // of NaN, NaN
+    c1 = above ? c1 * share + sum : c1 + sum * share;
+    c0 = above || x != x ? x : c0;
   }
   FN_MEMBER void push(V x, i64) { add(x, V(1)); }
   FN_MEMBER void merge(const LogSumExpFold& o) { add(o.c0, o.c1); }

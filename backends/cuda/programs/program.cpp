@@ -60,7 +60,9 @@ constexpr std::string_view kComplexOps[] = {
     "atanh",        "sigmoid", "eq",    "ne",          "lt",         "le",          "gt",
     "ge",           "where",   "isnan", "logical_and", "logical_or", "logical_xor", "logical_not",
     "conj_physical"};
-constexpr std::string_view kLeaves[] = {"input", "scalar", "const", "cast", "count", "state"};
+// "bound" and "load" are of fused programs (mytorch/abi_fused.h), whose kernels declare them.
+constexpr std::string_view kLeaves[] = {"input", "scalar", "const", "cast",
+                                        "count", "state",  "bound", "load"};
 
 constexpr std::string_view kDivisions[] = {"div", "floor_divide", "trunc_divide", "remainder",
                                            "fmod"};
@@ -227,7 +229,7 @@ std::string Program::text(const std::vector<bool>& wanted, Code compute) const {
   for (size_t i = 0; i < nodes.size(); ++i) {
     const mt_node& node = nodes[i];
     const std::string_view op = node.op;
-    if (!wanted[i] || op == "input" || op == "scalar" || op == "state" || op == "count") continue;
+    if (!wanted[i] || (op != "const" && op != "cast" && among(op, kLeaves))) continue;
     const std::string value = value_name(node.type, compute);
     const std::string c = type_name(compute);
     std::string right;

@@ -54,8 +54,8 @@ class Program {
   // Whether its operations are defined for this compute type: floats have no bitwise operations,
   // complex numbers only those of complex.cuh.
   bool takes(Code compute) const;
-  // Whether it divides integers in this compute type. The kernel then takes Faults (prelude.cuh) to
-  // report a division by zero.
+  // Whether it divides integers in this compute type. The kernel then takes Faults (operands.cuh)
+  // to report a division by zero.
   bool divides(Code compute) const;
   // Returns, for each node, whether the roots depend on it.
   std::vector<bool> needed(std::span<const int32_t> roots) const;

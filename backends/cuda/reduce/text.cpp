@@ -16,6 +16,8 @@ std::string pushed(const Program& program, Code compute) {
   return value_name(program.nodes[static_cast<size_t>(program.step)].type, compute);
 }
 
+}  // namespace
+
 std::string state_name(const Program& program, Code compute) {
   const std::string v = pushed(program, compute);
   const std::string& fold = program.fold;
@@ -32,6 +34,8 @@ std::string state_name(const Program& program, Code compute) {
   }
   return (fold == "welford" ? "WelfordFold<" : "LogSumExpFold<") + v + ">";
 }
+
+namespace {
 
 class Text {
  public:

@@ -34,6 +34,8 @@ inline constexpr int kReduceUnroll = 4;     // loads in flight per thread
 // memory for a state of each result and blockIdx.y, and a counter for each blockIdx.x.
 std::string reduce_text(const Program& program, const Key& key);
 
+// Returns the C++ type of a state, of folds.cuh.
+std::string state_name(const Program& program, Code compute);
 // Returns the bytes of a state.
 int state_size(const Program& program, Code compute);
 

@@ -7,6 +7,8 @@
 
 namespace mytorch::cuda {
 
+std::atomic<void* (*)(int32_t index, void* stream, size_t bytes)> zeros_of_graph{nullptr};
+
 namespace internal {
 
 std::atomic<int> captures{0};

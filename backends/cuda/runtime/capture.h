@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include "mytorch/abi.h"
@@ -26,6 +27,11 @@ inline uint64_t capture_of(cudaStream_t stream) {
 
 // Whether the context's stream is being captured, by us or by the application.
 bool is_captured(const mt_ctx& ctx);
+
+// Returns memory of the graph that a stream is being captured into, the same for all calls on this
+// stream. Each replay sets it to 0 before its first use. NULL if the application captures by
+// itself. Set by the first capture (device/graph.cpp), whose graph keeps the memory.
+extern std::atomic<void* (*)(int32_t index, void* stream, size_t bytes)> zeros_of_graph;
 
 // Adds `change` to the number of captures in progress, on any stream.
 void count_capture(int change);

@@ -19,6 +19,7 @@ struct AutogradTable {
   // The methods of Tensor of the same names.
   void (*set_requires_grad)(const Tensor& self, bool requires_grad);
   bool (*is_leaf)(const Tensor& self);
+  void (*detach)(const Tensor& self);  // detach_
   Tensor (*grad)(const Tensor& self);
   void (*set_grad)(const Tensor& self, const Tensor& grad);
   void (*retain_grad)(const Tensor& self);

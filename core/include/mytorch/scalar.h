@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <type_traits>
 
 #include "mytorch/abi.h"
@@ -55,10 +56,8 @@ class Scalar {
   constexpr double to_double() const {
     return has_fraction() ? real_only() : static_cast<double>(number_.i);
   }
-  // Truncates a float, as a cast does.
-  constexpr int64_t to_int() const {
-    return has_fraction() ? static_cast<int64_t>(real_only()) : number_.i;
-  }
+  // Truncates a float. NaN and numbers out of range give the smallest int64, as elements do.
+  constexpr int64_t to_int() const { return has_fraction() ? truncated(real_only()) : number_.i; }
   constexpr bool to_bool() const {
     return has_fraction() ? number_.d != 0 || (is_complex() && imag_ != 0) : number_.i != 0;
   }
@@ -99,6 +98,8 @@ class Scalar {
       result.v.z = &number_.d;
     return result;
   }
+  // Writes the number: 3, 0.5, true, (1,-2).
+  friend std::ostream& operator<<(std::ostream& out, const Scalar& number);
   constexpr bool equals(double value) const { return real() == value && imag() == 0; }
   constexpr bool equals(int64_t value) const {
     return has_fraction() ? equals(static_cast<double>(value)) : number_.i == value;
@@ -110,6 +111,9 @@ class Scalar {
   }
 
  private:
+  static constexpr int64_t truncated(double x) {
+    return x >= -0x1p63 && x < 0x1p63 ? static_cast<int64_t>(x) : INT64_MIN;
+  }
   friend class Operand;
   friend class HostScalar;
   struct Absent {};

@@ -118,10 +118,12 @@ class Tensor {
   ScalarType dtype() const { return checked()->dtype; }
   ScalarType scalar_type() const { return dtype(); }
   Device device() const { return checked()->device(); }
+  int64_t get_device() const { return is_cpu() ? -1 : device().index; }
   bool is_cpu() const { return device().is_cpu(); }
   bool is_cuda() const { return device().is_cuda(); }
   TensorOptions options()
       const;  // this tensor's dtype and device, for functions that create others
+  bool is_same_size(const Tensor& other) const { return sizes() == other.sizes(); }
   bool is_contiguous() const { return checked()->contiguous(); }
   bool is_view() const { return checked()->base != nullptr; }
   bool is_floating_point() const { return mytorch::is_floating_point(dtype()); }
@@ -228,11 +230,26 @@ class Tensor {
   std::string grad_fn() const;
   // Returns a tensor that shares this memory but takes no part in differentiation.
   Tensor detach() const;
+  // Forgets how this tensor was computed, and that it requires grad. Throws Error(kValue) for a
+  // view, whose history is its base's. Returns this tensor.
+  const Tensor& detach_() const;
   Tensor data() const { return detach(); }  // libtorch's name
   // Makes this leaf, and all copies of it, share the memory, type and device of `data`, of the same
   // shape. Whoever holds the tensor, such as an optimizer, sees the new data. Throws Error(kValue)
   // for a view and for the result of an operation.
   void set_data(const Tensor& data) const;
+  // A tensor keeps its shape, on which its views and saved tensors rely. These say so.
+#define MYTORCH_KEEPS_ITS_SHAPE(method, parameters, remedy)              \
+  template <bool kept = true>                                            \
+  void method parameters const {                                         \
+    static_assert(!kept, "a tensor keeps its shape: write x = " remedy); \
+  }
+  MYTORCH_KEEPS_ITS_SHAPE(squeeze_, (std::optional<int64_t> = {}), "x.squeeze(...)")
+  MYTORCH_KEEPS_ITS_SHAPE(unsqueeze_, (int64_t), "x.unsqueeze(dim)")
+  MYTORCH_KEEPS_ITS_SHAPE(transpose_, (int64_t, int64_t), "x.transpose(dim0, dim1)")
+  MYTORCH_KEEPS_ITS_SHAPE(t_, (), "x.t()")
+  MYTORCH_KEEPS_ITS_SHAPE(resize_, (IntList), "x.reshape(sizes), or x.new_empty(sizes)")
+#undef MYTORCH_KEEPS_ITS_SHAPE
 
   // -- indexing --
   // Returns a view of element `index` of the first dimension.
@@ -269,9 +286,12 @@ class Tensor {
   Tensor cuda() const;
   Tensor toType(ScalarType dtype) const;
   Tensor type_as(const Tensor& other) const;  // of other's type and device
+  // Returns a copy in pinned memory; see mytorch/device_memory.h.
+  Tensor pin_memory() const;
 
   // Returns where(condition, *this, other).
   Tensor where(const Tensor& condition, const Operand& other) const;
+  Tensor polygamma(int64_t n) const;  // mytorch::polygamma(n, *this)
 
 #include "mytorch/tensor_methods.inc"  // generated from the records with `forms: [method]`
 

@@ -1,6 +1,8 @@
 // The dtype and device of a new tensor, as one argument.
 #pragma once
 
+#include <cstdint>
+#include <iosfwd>
 #include <optional>
 #include <type_traits>
 
@@ -9,6 +11,10 @@
 #include "mytorch/tensor.h"
 
 namespace mytorch {
+
+// How the elements lie in memory: every tensor has strides.
+enum class Layout : int8_t { kStrided };
+inline constexpr Layout kStrided = Layout::kStrided;
 
 // Settings of a new tensor, in any order; what is not set has the function's default:
 //
@@ -38,15 +44,24 @@ class TensorOptions {
   constexpr TensorOptions device(Device type, int index) const {
     return device(Device(type, index));
   }
-  constexpr TensorOptions requires_grad(bool requires_grad = true) const {
+  constexpr TensorOptions requires_grad(bool requires_grad) const {
     TensorOptions result = *this;
     result.requires_grad_ = requires_grad;
+    return result;
+  }
+  constexpr TensorOptions layout(Layout) const { return *this; }
+  // In memory of the host from which copies to a GPU need not be waited for.
+  constexpr TensorOptions pinned_memory(bool pinned_memory) const {
+    TensorOptions result = *this;
+    result.pinned_memory_ = pinned_memory;
     return result;
   }
 
   constexpr ScalarType dtype() const { return dtype_; }
   constexpr Device device() const { return device_; }
   constexpr bool requires_grad() const { return requires_grad_; }
+  constexpr bool pinned_memory() const { return pinned_memory_; }
+  constexpr Layout layout() const { return kStrided; }
   constexpr std::optional<ScalarType> dtype_opt() const {
     if (has_dtype_) return dtype_;
     return {};
@@ -56,8 +71,9 @@ class TensorOptions {
     return {};
   }
 
-  // Returns the new tensor, which requires a gradient if the options say so.
+  // Returns the new tensor, in pinned memory and requiring a gradient if the options say so.
   Tensor finish(Tensor made) const {
+    if (pinned_memory_) made = made.pin_memory();
     if (requires_grad_) made.requires_grad_();
     return made;
   }
@@ -68,7 +84,10 @@ class TensorOptions {
   bool has_dtype_ = false;
   bool has_device_ = false;
   bool requires_grad_ = false;
+  bool pinned_memory_ = false;
 };
+// Writes the settings, as dtype=float32, device=cpu, requires_grad=false.
+std::ostream& operator<<(std::ostream& out, const TensorOptions& options);
 
 constexpr TensorOptions dtype(ScalarType dtype) { return TensorOptions(dtype); }
 constexpr TensorOptions device(Device device) { return TensorOptions(device); }

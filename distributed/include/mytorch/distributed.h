@@ -120,7 +120,7 @@ class Group {
     int peer;
     bool sends;
   };
-  void exchange(const std::vector<Message>& messages) const;
+  Work exchange(const std::vector<Message>& messages, bool async = false) const;
 
   // Ends the group: calls under way, here and on the other ranks, fail with this reason.
   void abort(const std::string& reason) const;

@@ -24,6 +24,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,29 +34,91 @@
 #include <vector>
 
 #include "mytorch/autograd/functional.h"
+#include "mytorch/compile_mode.h"
 #include "mytorch/options_epoch.h"
+#include "mytorch/program.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch {
 
+// A dimension of a tensor argument that may have any size.
+struct DynamicDim {
+  int64_t argument = 0;  // among the tensors, those of lists counted one by one
+  int64_t dim = 0;       // negative: from the end
+  // Dimensions of one name have one size. Without names, dimensions are taken as one while all
+  // recordings have equal sizes there.
+  std::string name = "";
+  // Whether recordings hold beyond the smallest and largest size that was recorded: the function
+  // has no branch on the size.
+  bool any_size = false;
+};
+
 struct CompileOptions {
+  // Whether results may differ from those of the function in the last bits.
+  CompileMode mode = CompileMode::kDefault;
   // The number of recordings to keep, one for each kind of arguments. The oldest is dropped.
   int64_t cache_size = 8;
   // Prints a line to stderr, with the reason, whenever the function is recorded.
   bool verbose = false;
+  // The part of the bytes that live from forward to backward which may stay, from 0 to 1. With less
+  // than 1, cheap values (activations, norms, casts) are computed again in backward, those first
+  // that cost the least for the bytes that they free; 0 frees as many bytes as possible.
+  double memory_budget = 1;
+  // Dimensions whose sizes vary from call to call. The function is recorded at three sizes; between
+  // the smallest and the largest of them, further sizes run without it if all shapes and numbers
+  // of the graph are functions of the sizes. Sizes 0 and 1, and those outside, are recorded.
+  std::vector<DynamicDim> dynamic_dims = {};
+  // Whether a function may do what a graph cannot hold: read a value that it computes, call an
+  // operator whose result has a shape that depends on values, write tensors that it makes from
+  // numbers. The graph ends there, and another one begins behind it. Such a function itself runs in
+  // each call, with operators that wait until a graph is complete.
+  bool allow_breaks = false;
+};
+
+// A point at which a graph ends in the middle of a function.
+struct CompileBreak {
+  std::string op;      // what comes there: an operator, or an access such as item()
+  std::string reason;  // why the graph ends
 };
 
 // What a compiled function has done.
 struct CompileStats {
   int64_t recorded = 0;  // calls that ran the function
   int64_t replayed = 0;  // calls that ran its plan
-  // Of the newest plan: calls of kernels, nodes that the host runs, and the bytes of intermediates,
-  // as planned and without sharing memory.
+  // Graphs that followed from recordings at other sizes (CompileOptions::dynamic_dims), and why the
+  // last recording or call was at no size of one.
+  int64_t instantiated = 0;
+  std::string dynamic_reason;
+  // Of the newest plan: calls of kernels, nodes that the host runs, and the bytes of intermediates
+  // that need memory, as planned and without sharing it.
   int64_t kernel_calls = 0;
+  int64_t fused = 0;    // calls that became parts of others
+  int64_t kept = 0;     // calls that run only when a tensor from outside has changed
+  int64_t regions = 0;  // calls that are regions, which a backend compiled as a whole
+  std::vector<std::string> region_report;  // a line for each that was compiled or declined
+  // A line for each call or fused calls over elements or rows: "fused: mul, add, tanh over (64,
+  // 10)", or "alone: ...", and why it did not join the nearest call that it depends on.
+  std::vector<std::string> fusion_report;
+  bool device_graph = false;  // whether the device replays all of them with one launch
+  int64_t streams = 1;        // over which that graph spreads them, once measured
   int64_t interpreted = 0;
+  std::vector<std::string> interpreted_operators;  // their operators
+  int64_t kept_bytes = 0;  // of the results of these, which stay from call to call
   int64_t planned_bytes = 0;
   int64_t intermediate_bytes = 0;
+  // How often each rule and pass changed the graph of the newest plan and of its backward, by name.
+  std::map<std::string, int64_t> rewritten;
+  // How long parts of the newest recording and plan took: `record` is the call that ran the
+  // function, `plan` the one that ran and planned its kernels, without the passes, which go by
+  // their names.
+  std::map<std::string, double> seconds;
   std::string reason;  // why the function was recorded the last time
+  // Of a function with breaks: where the last call broke, in order; the number of its graphs, and
+  // of all that were recorded; and how often plans of them ran.
+  std::vector<CompileBreak> breaks;
+  int64_t segments = 0;
+  int64_t recorded_segments = 0;
+  int64_t replayed_segments = 0;
 };
 
 namespace graph {
@@ -74,8 +137,10 @@ class Cache {
   std::vector<Tensor> run(const std::vector<Tensor>& arguments,
                           const std::vector<double>& constants, const Function& function);
   CompileStats stats() const;
-  // Returns the text of the newest graph, or "" if there is none.
+  // Returns the text of the newest graph, as its plan runs it once there is one, or "" if there is
+  // no graph.
   std::string text() const;
+  void save(const std::string& path, const SaveOptions& options) const;
 
  private:
   struct Impl;
@@ -109,9 +174,10 @@ class Compiled {
   // Takes what the function takes: tensors, std::vector<Tensor> and numbers. Returns what it
   // returns: nothing, a Tensor, or a std::tuple or std::vector of them.
   //
-  // Throws Error(kUnsupported), naming the operator, if the function does what a graph cannot hold:
-  // reads the values of an argument or of a computed tensor on the host, calls an operator whose
-  // result has a shape that depends on values, or returns a tensor with history.
+  // Without `allow_breaks`, throws Error(kUnsupported), naming the operator, if the function does
+  // what a graph cannot hold: reads the values of an argument or of a computed tensor on the host,
+  // or calls an operator whose result has a shape that depends on values. Results that require
+  // gradients have a history whose backward is compiled, too, and cannot be differentiated again.
   template <class... Args>
   auto operator()(const Args&... args) {
     using Result = std::invoke_result_t<F&, const Args&...>;
@@ -134,16 +200,24 @@ class Compiled {
   }
 
   CompileStats stats() const { return cache_->stats(); }
-  // Returns the text of the newest graph: its operators in order, with types and shapes.
+  // Returns the text of the newest graph: its operators in order, with types and shapes. From the
+  // second call on it is the graph that the plan runs, after all passes.
   std::string text() const { return cache_->text(); }
+  // Writes the recording that was used last to a file, with the tensors from outside that it refers
+  // to, for load() (mytorch/program.h). The file is replaced atomically. Throws Error(kValue)
+  // before the first call, Error(kUnsupported), naming the operator, if a file cannot hold the
+  // graph, and Error(kIo) if writing fails.
+  void save(const std::string& path, const SaveOptions& options = {}) const {
+    cache_->save(path, options);
+  }
 
  private:
   F f_;
   std::shared_ptr<graph::Cache> cache_;
 };
 
-// Returns a function that records `f` in its first call and replays it in further ones. Results of
-// replays are those of `f`, bit for bit.
+// Returns a function that records `f` in its first call and replays it in further ones. With
+// CompileMode::kExact, results of replays are those of `f`, bit for bit.
 template <class F>
 Compiled<std::decay_t<F>> compile(F&& f, const CompileOptions& options = {}) {
   return {std::forward<F>(f), options};

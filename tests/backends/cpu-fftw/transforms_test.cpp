@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
-#include <cstring>
 #include <limits>
 #include <numbers>
 #include <string>
@@ -19,6 +18,7 @@
 #include "mytorch/ops.h"
 #include "mytorch/tensor.h"
 #include "mytorch/threads.h"
+#include "tests/core/same_bits.h"
 
 namespace mytorch {
 namespace {
@@ -36,12 +36,6 @@ double distance(const Tensor& a, const Tensor& b) {
 
 double allowed(ScalarType dtype) { return dtype == kFloat32 || dtype == kComplex64 ? 1e-6 : 1e-14; }
 
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.sizes() == b.sizes() &&
-         std::memcmp(a.data_ptr(), b.data_ptr(),
-                     static_cast<size_t>(a.numel()) * static_cast<size_t>(a.element_size())) == 0;
-}
-
 // A frequency of a vector by the definition.
 std::complex<double> frequency(const Tensor& x, int64_t k) {
   const Tensor points = view_as_real(x.to(kComplex128)).contiguous();
@@ -56,6 +50,39 @@ std::complex<double> frequency(const Tensor& x, int64_t k) {
         std::complex<double>(at[2 * j] * c - at[2 * j + 1] * s, at[2 * j] * s + at[2 * j + 1] * c);
   }
   return sum;
+}
+
+// Many lines, in the lanes of vectors, are the lines alone: of every radix and kind of transform,
+// with lanes that stay empty, as rows, as columns, and with elements that are apart.
+TEST(ManyLines, AreTheLinesAlone) {
+  for (const int64_t n : {8, 12, 16, 18, 20, 42, 49, 60, 100, 128, 210, 256, 500, 1000, 2048}) {
+    for (const ScalarType dtype : {kFloat32, kFloat64}) {
+      for (const int64_t lines : {8, 16, 37}) {
+        const Tensor points = random_points({lines, n}, to_complex(dtype));
+        const Tensor real = random_points({lines, n}, dtype, 2);
+        const Tensor many = fft::fft(points), back = fft::ifft(points), half = fft::rfft(real);
+        for (const int64_t i : {int64_t{0}, lines / 2, lines - 1}) {
+          const double most = allowed(dtype);
+          EXPECT_LE(distance(many[i], fft::fft(points[i])), most) << n << " " << lines;
+          EXPECT_LE(distance(back[i], fft::ifft(points[i])), most) << n << " " << lines;
+          EXPECT_LE(distance(half[i], fft::rfft(real[i])), most) << n << " " << lines;
+        }
+        EXPECT_LE(distance(fft::irfft(half, n), real), allowed(dtype)) << n << " " << lines;
+        const Tensor columns = points.t().contiguous();
+        EXPECT_TRUE(same_bits(fft::fft(columns, {}, 0).t().contiguous(), many))
+            << n << " " << lines;
+        const Tensor apart = stack({points, points}, 2).reshape({lines, 2 * n}).unfold(1, 1, 2);
+        EXPECT_TRUE(same_bits(fft::fft(apart.squeeze(2)), many)) << n << " " << lines;
+      }
+    }
+  }
+}
+
+// Results that are written past the caches.
+TEST(ManyLines, OfLargeTensorsAreTheLinesAlone) {
+  const Tensor points = random_points({2100, 1024}, kComplex64);
+  const Tensor many = fft::fft(points);
+  EXPECT_TRUE(same_bits(many.narrow(0, 1000, 32), fft::fft(points.narrow(0, 1000, 32))));
 }
 
 class Lengths : public testing::TestWithParam<int64_t> {};

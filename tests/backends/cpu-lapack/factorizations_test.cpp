@@ -357,6 +357,61 @@ TEST_P(FactorizationsOf, GradientsOfInvariantsAreThoseOfDifferences) {
 // ---- threads
 // ----------------------------------------------------------------------------------------
 
+// Sizes on both sides of the one up to which the kernel has an algorithm of its own.
+class Eigenvectors : public testing::TestWithParam<Shape> {
+ protected:
+  Prefer pin_{"cpu", "cpu-lapack"};
+};
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Eigenvectors,
+                         testing::Values(Shape{"small", {13, 13}}, Shape{"last_small", {48, 48}},
+                                         Shape{"first_large", {49, 49}},
+                                         Shape{"small_float", {31, 31}, kFloat32},
+                                         Shape{"small_complex", {31, 31}, kComplex128},
+                                         Shape{"large_complex", {33, 33}, kComplex128},
+                                         Shape{"small_complex_float", {47, 47}, kComplex64}),
+                         [](const auto& info) { return info.param.name; });
+
+// The residual and the vectors' products, relative to the rounding error of the type.
+void check_eigenvectors(const Tensor& a, const char* what) {
+  const ScalarType wide = a.is_complex() ? kComplex128 : kFloat64;
+  const double unit = to_real(a.dtype()) == kFloat32 ? 0x1p-24 : 0x1p-53;
+  const double size = std::max(largest_magnitude(a), std::numeric_limits<double>::min());
+  for (const char* triangle : {"L", "U"}) {
+    const auto [values, vectors] = linalg_eigh(a, triangle);
+    const Tensor x = a.to(wide) / size, v = vectors.to(wide), w = values.to(kFloat64) / size;
+    const double most = 100 * unit * static_cast<double>(a.size(-1));
+    EXPECT_LE(distance(matmul(x, v), v * unsqueeze(w, -2)), most) << what << triangle;
+    EXPECT_LE(from_orthonormal(v), most) << what << triangle;
+    EXPECT_FALSE(any(lt(diff(values), 0)).item<bool>()) << what << triangle;
+  }
+}
+
+TEST_P(Eigenvectors, SatisfyTheirEquationAtEveryScale) {
+  const auto& [name, sizes, dtype] = GetParam();
+  const Tensor a = symmetric(random_matrices(sizes, dtype));
+  const double far = to_real(dtype) == kFloat32 ? 1e36 : 1e300;
+  check_eigenvectors(a, "ordinary ");
+  check_eigenvectors(a * far, "large ");
+  check_eigenvectors(a / far, "small ");
+}
+
+TEST_P(Eigenvectors, OfMatricesThatSplit) {
+  const auto& [name, sizes, dtype] = GetParam();
+  const int64_t n = sizes[0];
+  const Tensor a = symmetric(random_matrices(sizes, dtype));
+  check_eigenvectors(zeros(sizes, dtype), "zero ");
+  check_eigenvectors(eye(n, dtype), "identity ");
+  Tensor blocks = a.clone();
+  blocks.narrow(0, 0, 5).narrow(1, 5, n - 5).zero_();
+  blocks.narrow(1, 0, 5).narrow(0, 5, n - 5).zero_();
+  check_eigenvectors(blocks, "blocks ");
+  const Tensor grades = pow(10.0, arange(n, to_real(dtype)) * (-20.0 / static_cast<double>(n)));
+  check_eigenvectors(a * grades * unsqueeze(grades, 1), "graded ");
+  const Tensor reversed = flip(grades, {0});
+  check_eigenvectors(a * reversed * unsqueeze(reversed, 1), "graded up ");
+}
+
 TEST(LapackThreads, ConcurrentCallersGetTheirOwnResults) {
   const Prefer pin("cpu", "cpu-lapack");
   const Tensor large = definite(random_matrices({300, 300})), small = random_matrices({64, 20, 20});

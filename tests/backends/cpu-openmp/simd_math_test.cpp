@@ -38,7 +38,8 @@
   X(Acosh, std::acosh(x), 2.5, 3)                                                      \
   X(Atanh, std::atanh(x), 2.5, 3)                                                      \
   X(Erf, std::erf(x), 3.5, 3)                                                          \
-  X(Erfc, std::erfc(x), 3.5, 4)                                                        \
+  X(Erfc, std::erfc(x), 4.5, 4)                                                        \
+  X(Ndtr, 0.5L * std::erfc(x * -0.70710678118654752440L), 5, 4.5)                      \
   X(Sigmoid, x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x)), 2.5, 3) \
   X(Log1pExp, (x < 0 ? 0 : x) + std::log1p(std::exp(-std::fabs(x))), 3, 3)             \
   X(TanhSoftplus, std::tanh(std::log1p(std::exp(x))), 4, 4)                            \
@@ -81,6 +82,19 @@ void FloatTwiceNormalCdf(const float* x, float* y, size_t n) {
   }
 }
 
+void FloatErfinvLoop(const float* x, float* y, size_t n) {
+  const hn::ScalableTag<float> d;
+  for (size_t i = 0; i < n; i += hn::Lanes(d)) {
+    hn::StoreU(FloatErfinv(d, hn::LoadU(d, x + i)), d, y + i);
+  }
+}
+void FloatNdtriLoop(const float* x, float* y, size_t n) {
+  const hn::ScalableTag<float> d;
+  for (size_t i = 0; i < n; i += hn::Lanes(d)) {
+    hn::StoreU(FloatNdtri(d, hn::LoadU(d, x + i)), d, y + i);
+  }
+}
+
 void FloatAtan2Loop(const float* a, const float* b, float* to, size_t n) {
   const hn::ScalableTag<float> d;
   for (size_t i = 0; i < n; i += hn::Lanes(d)) {
@@ -105,6 +119,8 @@ HWY_EXPORT(FloatPowLoop);
 HWY_EXPORT(DoublePowLoop);
 HWY_EXPORT(FloatAtan2Loop);
 HWY_EXPORT(FloatTwiceNormalCdf);
+HWY_EXPORT(FloatErfinvLoop);
+HWY_EXPORT(FloatNdtriLoop);
 
 // |got - want| in units of the last place of T at `want`. The sign of zero and the class of the
 // result must agree exactly; infinity counts as the number after the largest.
@@ -320,6 +336,56 @@ TEST_P(SimdMath, TwiceNormalCdfIsAccurateAndSaturates) {
       if (std::abs(x[i]) > 5.7f) {
         ASSERT_EQ(y[i], x[i] > 0 ? 2.0f : 0.0f) << x[i];
       }
+    }
+  }
+}
+
+// The inverse of an increasing function of doubles lies between neighbors of a result: the fourth,
+// or the eighth without fused multiply-add.
+template <class F>
+void ExpectInverse(int64_t target, float x, float y, const F& function) {
+  const int steps = target == HWY_SCALAR ? 8 : 4;
+  const auto moved = [&](float to) {
+    float z = y;
+    for (int i = 0; i < steps; ++i) z = std::nextafter(z, to);
+    return double{z};
+  };
+  const float inf = std::numeric_limits<float>::infinity();
+  ASSERT_LE(function(moved(-inf)), double{x}) << x << ": " << y;
+  ASSERT_GE(function(moved(inf)), double{x}) << x << ": " << y;
+}
+
+TEST_P(SimdMath, ErfinvIsWithinAFewUlp) {
+  std::vector<float> x = Inputs<float>(400000);
+  for (size_t i = 0; i < 1000; ++i) x[i + 1000] = 1 - static_cast<float>(i) * 0x1p-24f;
+  std::vector<float> y(x.size());
+  HWY_DYNAMIC_DISPATCH(FloatErfinvLoop)(x.data(), y.data(), x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (!(std::abs(x[i]) <= 1)) {
+      ASSERT_TRUE(std::isnan(y[i])) << x[i];
+    } else if (std::abs(x[i]) == 1) {
+      ASSERT_EQ(y[i], x[i] * std::numeric_limits<float>::infinity());
+    } else {
+      ASSERT_EQ(std::signbit(y[i]), std::signbit(x[i])) << x[i];
+      ASSERT_NO_FATAL_FAILURE(
+          ExpectInverse(GetParam(), x[i], y[i], [](double v) { return std::erf(v); }));
+    }
+  }
+}
+
+TEST_P(SimdMath, NdtriIsWithinAFewUlp) {
+  std::vector<float> x = Inputs<float>(400000);
+  for (size_t i = 1000; i < x.size(); ++i) x[i] = std::abs(x[i]);
+  std::vector<float> y(x.size());
+  HWY_DYNAMIC_DISPATCH(FloatNdtriLoop)(x.data(), y.data(), x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (!(x[i] >= 0 && x[i] <= 1)) {
+      ASSERT_TRUE(std::isnan(y[i])) << x[i];
+    } else if (x[i] == 0 || x[i] == 1) {
+      ASSERT_EQ(y[i], (x[i] - 0.5f) * std::numeric_limits<float>::infinity());
+    } else {
+      const auto ndtr = [](double v) { return 0.5 * std::erfc(v * -0.70710678118654752440); };
+      ASSERT_NO_FATAL_FAILURE(ExpectInverse(GetParam(), x[i], y[i], ndtr));
     }
   }
 }

@@ -222,11 +222,15 @@ TEST(PoolSettings, AreParsed) {
   EXPECT_EQ(several.max_split_size, 64 * kMiB);
   EXPECT_EQ(several.collect_above, 0.5);
   EXPECT_TRUE(PoolSettings::parse("async").async);
+  const PoolSettings guarded = PoolSettings::parse("guarded,limit=100");
+  EXPECT_TRUE(guarded.guarded);
+  EXPECT_EQ(guarded.limit, 100 * kMiB);
 }
 
 TEST(PoolSettings, ThrowForInvalidText) {
   for (const char* text : {"on", "max_split_size=", "max_split_size=19", "max_split_size=64MB",
-                           "expandable,", "off,expandable", "collect_above=2"}) {
+                           "expandable,", "off,expandable", "collect_above=2", "limit=0",
+                           "off,guarded", "async,limit=100", "limit=100,async"}) {
     EXPECT_THROW(PoolSettings::parse(text), std::invalid_argument) << text;
   }
 }
@@ -316,6 +320,22 @@ TEST(Pool, ReturnsTheOldestSegmentBeyondTheThreshold) {
   EXPECT_NE(pool.allocate(150 * kMiB, kA), nullptr);
   EXPECT_EQ(memory.used, 450 * kMiB) << "one segment was returned";
   EXPECT_EQ(memory.segments.count(blocks[2]), 0u) << "the least recently used one";
+}
+
+TEST(Pool, HoldsNoMoreThanItsLimit) {
+  for (const char* text : {"limit=100", "off,limit=100", "expandable,limit=100"}) {
+    FakeMemory memory;
+    memory.capacity = 1000 * kMiB;
+    Pool pool(memory.source(), PoolSettings::parse(text));
+    EXPECT_EQ(pool.allocate(120 * kMiB, kA), nullptr) << text;
+    void* data = pool.allocate(80 * kMiB, kA);
+    ASSERT_NE(data, nullptr) << text;
+    EXPECT_EQ(pool.allocate(40 * kMiB, kB), nullptr) << text;
+    EXPECT_EQ(pool.stats().failures, 2u) << text;
+    pool.release(data, kA);
+    EXPECT_NE(pool.allocate(40 * kMiB, kB), nullptr) << text << ": free segments are returned";
+    EXPECT_LE(memory.used, 100 * kMiB) << text;
+  }
 }
 
 TEST(Pool, ExpandableSegmentsServeGrowingRequests) {

@@ -1,5 +1,6 @@
 // A rank of a launcher: checks a group of all ranks (no argument, or `cuda`), or behaves as a rank
-// of a test of failures: `late`, `dies` and `ends` make rank 1 sleep, kill itself, or leave.
+// of a test of failures: `late`, `dies`, `ends` and `differs` make rank 1 sleep, kill itself,
+// leave, or make another call.
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -24,8 +25,28 @@ int main(int argc, char** argv) {
       }
       return 0;
     }
+    if (std::strcmp(role, "huge") == 0) {
+      using distributed::bodies::expect;
+      const int64_t n = (int64_t{1} << 31) + 8;
+      const mytorch::Tensor x = mytorch::full({n}, world.rank() + 1, mytorch::kUInt8);
+      const auto ends_with = [&](int64_t value, const char* what) {
+        expect(x[0].item<int64_t>() == value && x[n - 1].item<int64_t>() == value, what);
+      };
+      world.all_reduce(x);
+      ends_with(world.size() * (world.size() + 1) / 2, "all_reduce");
+      x.fill_(world.rank());
+      world.broadcast(x, 1);
+      ends_with(1, "broadcast");
+      if (world.rank() == 0) world.send(x.fill_(7), 1);
+      if (world.rank() == 1) {
+        world.recv(x, 0);
+        ends_with(7, "recv");
+      }
+      return 0;
+    }
     world.barrier();
     if (world.rank() == 1) {
+      if (std::strcmp(role, "differs") == 0) world.broadcast(mytorch::ones({4}), 0);
       if (std::strcmp(role, "dies") == 0) std::raise(SIGKILL);
       if (std::strcmp(role, "ends") == 0) return 0;
       if (std::strcmp(role, "late") == 0) std::this_thread::sleep_for(std::chrono::seconds(8));

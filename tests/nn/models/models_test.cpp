@@ -50,9 +50,9 @@ void expect_gradients(const Module& model, const TensorMap& expected,
     const auto found = expected.find("grad." + name);
     ASSERT_NE(found, expected.end());
     ASSERT_TRUE(parameter.grad().defined());
-    const bool turned = std::any_of(transposed.begin(), transposed.end(), [&](const auto& end) {
-      return name.size() > end.size() && name.substr(name.size() - end.size()) == end;
-    });
+    const bool turned = std::any_of(
+        transposed.begin(), transposed.end(),
+        [&key = name](const auto& end) { return key.size() > end.size() && key.ends_with(end); });
     expect_values(turned ? parameter.grad().t() : parameter.grad(), values(found->second), 1e-5);
     ++compared;
   }

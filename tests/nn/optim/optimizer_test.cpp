@@ -15,6 +15,14 @@
 #include "mytorch/nn/optim/adam.h"
 #include "mytorch/nn/optim/rmsprop.h"
 #include "mytorch/nn/optim/sgd.h"
+#include "mytorch/ops/add.h"
+#include "mytorch/ops/clone.h"
+#include "mytorch/ops/equal.h"
+#include "mytorch/ops/mul.h"
+#include "mytorch/ops/randn.h"
+#include "mytorch/ops/sgd_step.h"
+#include "mytorch/ops/sgd_steps_.h"
+#include "mytorch/ops/to.h"
 #include "mytorch/ops/zeros.h"
 #include "tests/nn/data/expect_error.h"
 #include "tests/nn/values.h"
@@ -69,6 +77,30 @@ Rule sgd_rule(SGDArgs o) {
     if (o.momentum == 0) return p - o.lr * g;
     return p - o.lr * (o.nesterov ? g + o.momentum * b : b);
   };
+}
+
+// The kernel of all tensors gives the bits of the steps of one.
+TEST(SGDTest, StepsOfListsGiveTheBitsOfStepsOfOne) {
+  constexpr double kRate = 0.1;
+  for (const ScalarType dtype : {kFloat32, kFloat64, kBFloat16, kFloat16}) {
+    for (int which = 0; which < 16; ++which) {
+      const double momentum = (which & 1) != 0 ? 0.9 : 0, decay = (which & 2) != 0 ? 0.01 : 0;
+      const bool nesterov = (which & 4) != 0, maximize = (which & 8) != 0;
+      const Tensor p = randn({9001}).to(dtype), g = randn({9001}).to(dtype);
+      const Tensor b = randn({9001}).to(dtype), q = p.clone(), c = b.clone();
+      const std::vector<Tensor> buffers =
+          momentum != 0 ? std::vector<Tensor>{b} : std::vector<Tensor>();
+      sgd_steps_({p}, {g}, buffers, kRate, momentum, 0, decay, nesterov, maximize);
+      if (momentum != 0) {
+        sgd_step_out(q, c, q, g, c, kRate, momentum, 1, decay, maximize ? -1 : 1, nesterov);
+      } else {
+        if (decay != 0) q.mul_(1 - kRate * decay);
+        q.add_(g, maximize ? kRate : -kRate);
+      }
+      EXPECT_TRUE(equal(p, q)) << dtype << " " << which;
+      EXPECT_TRUE(equal(b, c)) << dtype << " " << which;
+    }
+  }
 }
 
 TEST(SGDTest, MatchesItsFormula) {

@@ -10,6 +10,7 @@
 #include "mytorch/mytorch.h"
 #include "mytorch/nn/parallel/distributed_data_parallel.h"
 #include "mytorch/nn/parallel/distributed_sampler.h"
+#include "tests/nn/parallel/ranks.h"
 
 namespace mytorch::nn {
 namespace {
@@ -26,30 +27,10 @@ struct Net : Module {
   Tensor forward(const Tensor& x) override { return output(relu(middle(tanh(hidden(x))))); }
 };
 
-// The parameters do not depend on the generator, which threads share.
-void set_parameters(Module& net, double seed) {
-  const NoGradGuard no_grad;
-  for (const Tensor& p : net.parameters()) {
-    for (int64_t i = 0; i < p.numel(); ++i) {
-      p.data<float>()[i] = static_cast<float>(0.4 * std::sin(seed + 1.7 * static_cast<double>(i)));
-    }
-    seed += 1;
-  }
-}
-
-struct Data {
-  Tensor x, y;
-};
+using ranks::Data;
+using ranks::set_parameters;
 Data batch(int64_t step, int64_t begin, int64_t size) {
-  const Tensor x = mytorch::empty({size, 6}), y = mytorch::empty({size}, kInt64);
-  for (int64_t i = 0; i < size; ++i) {
-    for (int64_t k = 0; k < 6; ++k) {
-      x.data<float>()[i * 6 + k] =
-          static_cast<float>(std::cos(static_cast<double>(step * 31 + (begin + i) * 7 + k * k)));
-    }
-    y.data<int64_t>()[i] = (begin + i + step) % 3;
-  }
-  return {x, y};
+  return ranks::batch(step, begin, size, 6, 3);
 }
 
 constexpr int64_t kBatch = 24;
@@ -158,6 +139,186 @@ TEST(DistributedDataParallel, NamesParametersWithoutAGradient) {
     throw Error(ErrorCode::kInternal, "no error");
   });
 }
+
+// Uses one of its branches.
+struct Branches : Module {
+  Linear shared{6, 8};
+  Linear left{8, 3}, right{8, 3}, never{8, 3};
+  bool goes_left = true;
+  Branches() {
+    register_module("shared", shared);
+    register_module("left", left);
+    register_module("right", right);
+    register_module("never", never);
+  }
+  Tensor forward(const Tensor& x) override {
+    const Tensor h = tanh(shared(x));
+    return goes_left ? left(h) : right(h);
+  }
+};
+
+class UnusedParameters : public testing::TestWithParam<std::tuple<int64_t, bool>> {};
+TEST_P(UnusedParameters, HaveTheGradientsOfOneProcess) {
+  const auto& [bucket, walks] = GetParam();
+  const int ranks = 3;
+  // On one rank: the sum of the three ranks' losses, in two steps.
+  Branches one;
+  set_parameters(one, 0);
+  optim::SGD optimizer(one.parameters(), optim::SGDOptions(0.3));
+  const auto left = [](int64_t step, int rank) { return (rank + step) % 3 == 0; };
+  for (int64_t step = 0; step < 4; ++step) {
+    optimizer.zero_grad();
+    for (int rank = 0; rank < ranks; ++rank) {
+      one.goes_left = left(step, rank);
+      const Data data = batch(step, rank * 4, 4);
+      (cross_entropy(one(data.x), data.y) / ranks).backward();
+    }
+    optimizer.step();
+  }
+  distributed::run_local(ranks, [&, bucket = bucket, walks = walks](const distributed::Group& g) {
+    Branches net;
+    set_parameters(net, 0);
+    DistributedDataParallel parallel(
+        net,
+        {.bucket_bytes = bucket, .first_bucket_bytes = bucket, .find_unused_parameters = true});
+    optim::SGD sgd(net.parameters(), optim::SGDOptions(0.3));
+    for (int64_t step = 0; step < 4; ++step) {
+      sgd.zero_grad();
+      net.goes_left = left(step, g.rank());
+      const Data data = batch(step, g.rank() * 4, 4);
+      Tensor y;
+      if (walks) {
+        y = parallel(data.x);
+      } else {
+        parallel.begin();
+        y = net(data.x);
+      }
+      cross_entropy(y, data.y).backward();
+      ranks::expect(!net.never.weight.grad().defined(), "no rank used it, but it has a gradient");
+      ranks::expect(net.left.weight.grad().defined() && net.right.weight.grad().defined(),
+                    "a parameter that another rank used has no gradient");
+      sgd.step();
+    }
+    for (size_t i = 0; i < net.parameters().size(); ++i) {
+      ranks::expect_close(net.parameters()[i], one.parameters()[i], 1e-5,
+                          "parameter " + std::to_string(i));
+    }
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Buckets, UnusedParameters,
+                         testing::Combine(testing::Values<int64_t>(16, 1 << 20), testing::Bool()));
+
+TEST(UnusedParameters, KeepWhatNoSyncHasAddedUp) {
+  distributed::run_local(2, [](const distributed::Group& g) {
+    Branches net, one;
+    set_parameters(net, 0);
+    set_parameters(one, 0);
+    DistributedDataParallel parallel(net, {.find_unused_parameters = true});
+    for (int rank = 0; rank < 2; ++rank) {
+      for (int64_t step = 0; step < 2; ++step) {
+        one.goes_left = step == 0;
+        const Data data = batch(step, rank * 4, 4);
+        (cross_entropy(one(data.x), data.y) / 2).backward();
+      }
+    }
+    const auto backward = [&](int64_t step) {
+      net.goes_left = step == 0;
+      const Data data = batch(step, g.rank() * 4, 4);
+      cross_entropy(parallel(data.x), data.y).backward();
+    };
+    {
+      const auto guard = parallel.no_sync();
+      backward(0);
+    }
+    backward(1);
+    for (size_t i = 0; i < 6; ++i) {
+      ranks::expect_close(net.parameters()[i].grad(), one.parameters()[i].grad(), 1e-5,
+                          "parameter " + std::to_string(i));
+    }
+  });
+}
+
+class CommunicationHooks : public testing::TestWithParam<int> {};
+TEST_P(CommunicationHooks, ReduceInOtherTypes) {
+  const std::vector<double> expected = losses_of_one();
+  const CommunicationHook hooks[] = {compress_bf16, compress_fp16};
+  const CommunicationHook& hook = hooks[GetParam()];
+  distributed::run_local(2, [&](const distributed::Group& world) {
+    Net net;
+    set_parameters(net, 0);
+    int calls = 0;
+    DistributedDataParallel parallel(
+        net, {.hook = [&](const distributed::Group& group, const Tensor& bucket, double scale) {
+          ++calls;
+          const auto complete = hook(group, bucket, scale);
+          return [complete, bucket, this_type = GetParam() == 0 ? kBFloat16 : kFloat16] {
+            complete();
+            const Tensor rounded = bucket.to(this_type).to(kFloat32);
+            ranks::expect_close(rounded, bucket, 0, "a gradient has more bits than its type");
+          };
+        }});
+    optim::SGD optimizer(net.parameters(), optim::SGDOptions(0.2).momentum(0.9));
+    for (int step = 0; step < kSteps; ++step) {
+      const Data data = batch(step, world.rank() * kBatch / 2, kBatch / 2);
+      optimizer.zero_grad();
+      const Tensor loss = cross_entropy(parallel(data.x), data.y);
+      loss.backward();
+      optimizer.step();
+      const Tensor mean = loss.detach().clone();
+      world.all_reduce(mean, {distributed::ReduceOp::kAverage});
+      ranks::expect_close(mean.item<double>(), expected[static_cast<size_t>(step)],
+                          GetParam() == 0 ? 0.02 : 0.003, "loss");
+    }
+    ranks::expect(calls >= kSteps, "the hook was not called");
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Types, CommunicationHooks, testing::Values(0, 1));
+
+class Join : public testing::TestWithParam<std::tuple<bool, bool>> {};
+TEST_P(Join, ServesRanksWithMoreBatches) {
+  const auto& [active, unused] = GetParam();
+  const int steps[] = {2, 5, 1};
+  // One rank that adds up what those with data would.
+  Net one;
+  set_parameters(one, 0);
+  optim::SGD optimizer(one.parameters(), optim::SGDOptions(0.2));
+  for (int step = 0; step < 5; ++step) {
+    optimizer.zero_grad();
+    const auto n = std::count_if(steps, steps + 3, [&](int s) { return s > step; });
+    for (int rank = 0; rank < 3; ++rank) {
+      if (step >= steps[rank]) continue;
+      const Data data = batch(step, rank * 4, 4);
+      (cross_entropy(one(data.x), data.y) / (active ? static_cast<double>(n) : 3.0)).backward();
+    }
+    optimizer.step();
+  }
+  distributed::run_local(3, [&, active = active, unused = unused](const distributed::Group& g) {
+    Net net;
+    set_parameters(net, 0);
+    DistributedDataParallel parallel(
+        net, {.bucket_bytes = 600, .first_bucket_bytes = 100, .find_unused_parameters = unused});
+    optim::SGD sgd(net.parameters(), optim::SGDOptions(0.2));
+    parallel.join(
+        [&] {
+          for (int step = 0; step < steps[g.rank()]; ++step) {
+            const Data data = batch(step, g.rank() * 4, 4);
+            sgd.zero_grad();
+            cross_entropy(parallel(data.x), data.y).backward();
+            sgd.step();
+          }
+        },
+        {.average_over_active = active});
+    for (size_t i = 0; i < net.parameters().size(); ++i) {
+      ranks::expect_close(net.parameters()[i], one.parameters()[i], 1e-5,
+                          "parameter " + std::to_string(i));
+    }
+    // Without join the ranks go on together.
+    sgd.zero_grad();
+    const Data data = batch(9, g.rank() * 4, 4);
+    cross_entropy(parallel(data.x), data.y).backward();
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Options, Join, testing::Combine(testing::Bool(), testing::Bool()));
 
 TEST(DistributedSampler, DealsEveryIndex) {
   for (const bool drop_last : {false, true}) {

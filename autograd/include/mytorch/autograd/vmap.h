@@ -119,3 +119,7 @@ auto vmap(F&& f, BatchDims in_dims = 0, BatchDims out_dims = 0, VmapOptions opti
 }
 
 }  // namespace mytorch::autograd
+
+namespace mytorch {
+using autograd::vmap;
+}

@@ -23,10 +23,14 @@ class ReLU final : public LayerWith<ReLU, InplaceArgs> {
   std::string describe() const override;
 };
 
-class ReLU6 final : public Layer<ReLU6> {
+using ReLU6Options = Options<InplaceArgs>;
+
+class ReLU6 final : public LayerWith<ReLU6, InplaceArgs> {
  public:
-  using Layer::Layer;
+  using LayerWith::LayerWith;
+  explicit ReLU6(bool inplace) : LayerWith({inplace}) {}
   Tensor forward(const Tensor& input) override;
+  std::string describe() const override;
 };
 
 using SELUOptions = Options<InplaceArgs>;
@@ -183,6 +187,7 @@ class Softplus final : public LayerWith<Softplus, SoftplusArgs> {
 struct HardtanhArgs {
   double min_val = -1;
   double max_val = 1;
+  bool inplace = false;
 };
 using HardtanhOptions = Options<HardtanhArgs>;
 
@@ -232,6 +237,7 @@ class Softshrink final : public LayerWith<Softshrink, SoftshrinkArgs> {
 struct ThresholdArgs {
   double threshold = 0;
   double value = 0;
+  bool inplace = false;
 };
 using ThresholdOptions = Options<ThresholdArgs>;
 
@@ -261,6 +267,7 @@ class GLU final : public LayerWith<GLU, GLUArgs> {
 struct RReLUArgs {
   double lower = 1.0 / 8;
   double upper = 1.0 / 3;
+  bool inplace = false;
 };
 using RReLUOptions = Options<RReLUArgs>;
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -57,9 +58,18 @@ auto share(M&& module) {
 // Visits the elements list[0], list[1], ... of a container.
 template <class List>
 class IndexIterator {
+  using Element = decltype(std::declval<List&>().element(size_t{}));
+
  public:
   IndexIterator(List& list, size_t index) : list_(list), index_(index) {}
-  decltype(auto) operator*() const { return list_.element(index_); }
+  // A pair is returned by a reference to a member, so that `auto&` refers to it.
+  std::remove_reference_t<Element>& operator*() {
+    if constexpr (std::is_reference_v<Element>) {
+      return list_.element(index_);
+    } else {
+      return item_.emplace(list_.element(index_));
+    }
+  }
   IndexIterator& operator++() {
     ++index_;
     return *this;
@@ -67,8 +77,13 @@ class IndexIterator {
   bool operator==(const IndexIterator& other) const { return index_ == other.index_; }
 
  private:
+  struct None {};
+
   List& list_;
   size_t index_;
+  [[no_unique_address]] std::conditional_t<std::is_reference_v<Element>, None,
+                                           std::optional<Element>>
+      item_;
 };
 
 }  // namespace detail
@@ -189,6 +204,7 @@ class ParameterList final : public Layer<ParameterList> {
   ParameterList() = default;
   explicit ParameterList(const std::vector<Tensor>& parameters);
   void push_back(Tensor parameter);
+  void append(Tensor parameter) { push_back(std::move(parameter)); }  // libtorch's name
   size_t size() const { return num_held(); }
   bool empty() const { return size() == 0; }
   // Returns a reference that is valid until the next push_back. Throws Error(kValue) if index >=

@@ -10,9 +10,14 @@
 
 namespace mytorch::nn {
 
+namespace functional {
+struct DropoutFuncArgs;
+}
+
 struct DropoutArgs {
   double p = 0.5;
   std::optional<Generator> generator = {};
+  bool inplace = false;
 };
 using DropoutOptions = Options<DropoutArgs>;
 using Dropout1dOptions = DropoutOptions;
@@ -30,6 +35,7 @@ class DropoutBase : public Module {
  protected:
   DropoutBase(const char* name, DropoutArgs options);
   bool drops() const { return training() && options_.p != 0; }
+  functional::DropoutFuncArgs function_options() const;
 
   const char* name_ = "";
   DropoutArgs options_;
@@ -41,7 +47,7 @@ class Dropout final : public Layer<Dropout, DropoutBase> {
   using Layer::Layer;
   explicit Dropout(DropoutArgs options = {}) : Layer("Dropout", std::move(options)) {}
   explicit Dropout(double p, std::optional<Generator> generator = {})
-      : Dropout(DropoutArgs{p, std::move(generator)}) {}
+      : Dropout(DropoutArgs{p, std::move(generator), false}) {}
   Tensor forward(const Tensor& input) override;
 };
 
@@ -51,7 +57,7 @@ class Dropout1d final : public Layer<Dropout1d, DropoutBase> {
   using Layer::Layer;
   explicit Dropout1d(DropoutArgs options = {}) : Layer("Dropout1d", std::move(options)) {}
   explicit Dropout1d(double p, std::optional<Generator> generator = {})
-      : Dropout1d(DropoutArgs{p, std::move(generator)}) {}
+      : Dropout1d(DropoutArgs{p, std::move(generator), false}) {}
   Tensor forward(const Tensor& input) override;
 };
 
@@ -61,7 +67,7 @@ class Dropout2d final : public Layer<Dropout2d, DropoutBase> {
   using Layer::Layer;
   explicit Dropout2d(DropoutArgs options = {}) : Layer("Dropout2d", std::move(options)) {}
   explicit Dropout2d(double p, std::optional<Generator> generator = {})
-      : Dropout2d(DropoutArgs{p, std::move(generator)}) {}
+      : Dropout2d(DropoutArgs{p, std::move(generator), false}) {}
   Tensor forward(const Tensor& input) override;
 };
 
@@ -71,7 +77,7 @@ class Dropout3d final : public Layer<Dropout3d, DropoutBase> {
   using Layer::Layer;
   explicit Dropout3d(DropoutArgs options = {}) : Layer("Dropout3d", std::move(options)) {}
   explicit Dropout3d(double p, std::optional<Generator> generator = {})
-      : Dropout3d(DropoutArgs{p, std::move(generator)}) {}
+      : Dropout3d(DropoutArgs{p, std::move(generator), false}) {}
   Tensor forward(const Tensor& input) override;
 };
 
@@ -82,7 +88,7 @@ class AlphaDropout final : public Layer<AlphaDropout, DropoutBase> {
   using Layer::Layer;
   explicit AlphaDropout(DropoutArgs options = {}) : Layer("AlphaDropout", std::move(options)) {}
   explicit AlphaDropout(double p, std::optional<Generator> generator = {})
-      : AlphaDropout(DropoutArgs{p, std::move(generator)}) {}
+      : AlphaDropout(DropoutArgs{p, std::move(generator), false}) {}
   Tensor forward(const Tensor& input) override;
 };
 
@@ -93,7 +99,7 @@ class FeatureAlphaDropout final : public Layer<FeatureAlphaDropout, DropoutBase>
   explicit FeatureAlphaDropout(DropoutArgs options = {})
       : Layer("FeatureAlphaDropout", std::move(options)) {}
   explicit FeatureAlphaDropout(double p, std::optional<Generator> generator = {})
-      : FeatureAlphaDropout(DropoutArgs{p, std::move(generator)}) {}
+      : FeatureAlphaDropout(DropoutArgs{p, std::move(generator), false}) {}
   Tensor forward(const Tensor& input) override;
 };
 

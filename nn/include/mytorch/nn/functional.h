@@ -16,10 +16,12 @@
 #include <concepts>
 #include <cstdint>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "mytorch/generator.h"
 #include "mytorch/nn/activation.h"
+#include "mytorch/nn/attention.h"
 #include "mytorch/nn/conv.h"
 #include "mytorch/nn/dropout.h"
 #include "mytorch/nn/linear.h"
@@ -73,11 +75,11 @@
 #include "mytorch/ops/nll_loss.h"
 #include "mytorch/ops/one_hot.h"
 #include "mytorch/ops/pad.h"
+#include "mytorch/ops/pdist.h"
 #include "mytorch/ops/relu.h"
 #include "mytorch/ops/relu6.h"
 #include "mytorch/ops/rms_norm.h"
 #include "mytorch/ops/rotary_embedding.h"
-#include "mytorch/ops/scaled_dot_product_attention.h"
 #include "mytorch/ops/selu.h"
 #include "mytorch/ops/sigmoid.h"
 #include "mytorch/ops/silu.h"
@@ -137,6 +139,7 @@ using mytorch::mse_loss;
 using mytorch::nll_loss;
 using mytorch::one_hot;
 using mytorch::pad;
+using mytorch::pdist;
 using mytorch::relu;
 using mytorch::relu6;
 using mytorch::rms_norm;
@@ -170,6 +173,11 @@ Tensor relu(const Tensor& input, const O& options) {
 }
 
 template <std::same_as<InplaceArgs> O = InplaceArgs>
+Tensor relu6(const Tensor& input, const O& options) {
+  return options.inplace ? input.relu6_() : mytorch::relu6(input);
+}
+
+template <std::same_as<InplaceArgs> O = InplaceArgs>
 Tensor selu(const Tensor& input, const O& options) {
   return options.inplace ? input.selu_() : mytorch::selu(input);
 }
@@ -197,7 +205,8 @@ Tensor softplus(const Tensor& input, const O& options) {
 
 template <std::same_as<HardtanhArgs> O = HardtanhArgs>
 Tensor hardtanh(const Tensor& input, const O& options) {
-  return mytorch::hardtanh(input, options.min_val, options.max_val);
+  return options.inplace ? input.hardtanh_(options.min_val, options.max_val)
+                         : mytorch::hardtanh(input, options.min_val, options.max_val);
 }
 
 template <std::same_as<HardshrinkArgs> O = HardshrinkArgs>
@@ -212,7 +221,8 @@ Tensor softshrink(const Tensor& input, const O& options) {
 
 template <std::same_as<ThresholdArgs> O = ThresholdArgs>
 Tensor threshold(const Tensor& input, const O& options) {
-  return mytorch::threshold(input, options.threshold, options.value);
+  return options.inplace ? input.threshold_(options.threshold, options.value)
+                         : mytorch::threshold(input, options.threshold, options.value);
 }
 
 struct SoftmaxFuncArgs {
@@ -249,6 +259,7 @@ struct RReLUFuncArgs {
   double upper = 1.0 / 3;
   bool training = false;
   std::optional<Generator> generator = {};
+  bool inplace = false;
 };
 // leaky_relu with a slope for each element, in training uniform in [lower, upper), else their mean.
 Tensor rrelu(const Tensor& input, const RReLUFuncArgs& options = {});
@@ -295,21 +306,6 @@ struct EmbeddingBagFuncArgs {
 // See EmbeddingBag.
 Tensor embedding_bag(const Tensor& indices, const Tensor& weight,
                      const EmbeddingBagFuncArgs& options = {});
-
-struct AttentionArgs {
-  Tensor attn_mask = {};
-  double dropout_p = 0;
-  bool is_causal = false;
-  std::optional<double> scale = {};  // defaults to 1 / sqrt(width)
-  bool enable_gqa = false;
-};
-template <std::same_as<AttentionArgs> O = AttentionArgs>
-Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
-                                    const O& options) {
-  return mytorch::scaled_dot_product_attention(query, key, value, options.attn_mask,
-                                               options.dropout_p, options.is_causal, options.scale,
-                                               options.enable_gqa);
-}
 
 // ---- convolutions ----
 
@@ -402,6 +398,13 @@ Tensor lp_pool3d(const Tensor& input, double norm_type, Sizes<3> kernel_size,
                  const LPPoolArgs<3>& options = {});
 Tensor adaptive_max_pool3d(const Tensor& input, Sizes<3> output_size);
 Tensor adaptive_avg_pool3d(const Tensor& input, Sizes<3> output_size);
+// Return the result and the indices of its elements in the flattened last dimensions.
+std::tuple<Tensor, Tensor> adaptive_max_pool1d_with_indices(const Tensor& input,
+                                                            Sizes<1> output_size);
+std::tuple<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& input,
+                                                            Sizes<2> output_size);
+std::tuple<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& input,
+                                                            Sizes<3> output_size);
 
 // ---- padding, resizing and rearranging ----
 
@@ -493,10 +496,14 @@ struct DropoutFuncArgs {
   double p = 0.5;
   bool training = true;
   std::optional<Generator> generator = {};
+  bool inplace = false;
 };
+// Returns the input, overwritten with the result of a dropout.
+Tensor overwritten(const Tensor& input, const Tensor& result);
 template <std::same_as<DropoutFuncArgs> O = DropoutFuncArgs>
 Tensor dropout(const Tensor& input, const O& options) {
-  return mytorch::dropout(input, options.p, options.training, options.generator);
+  const Tensor result = mytorch::dropout(input, options.p, options.training, options.generator);
+  return options.inplace ? overwritten(input, result) : result;
 }
 inline Tensor dropout(const Tensor& input, double p = 0.5) {
   return dropout(input, DropoutFuncArgs{.p = p});
@@ -512,6 +519,19 @@ Tensor alpha_dropout(const Tensor& input, double p = 0.5, bool training = true,
                      std::optional<Generator> generator = {});
 Tensor feature_alpha_dropout(const Tensor& input, double p = 0.5, bool training = true,
                              std::optional<Generator> generator = {});
+#define MYTORCH_DROPOUT(function)                                                    \
+  template <std::same_as<DropoutFuncArgs> O = DropoutFuncArgs>                       \
+  Tensor function(const Tensor& input, const O& options) {                           \
+    const Tensor result =                                                            \
+        functional::function(input, options.p, options.training, options.generator); \
+    return options.inplace ? overwritten(input, result) : result;                    \
+  }
+MYTORCH_DROPOUT(dropout1d)
+MYTORCH_DROPOUT(dropout2d)
+MYTORCH_DROPOUT(dropout3d)
+MYTORCH_DROPOUT(alpha_dropout)
+MYTORCH_DROPOUT(feature_alpha_dropout)
+#undef MYTORCH_DROPOUT
 
 // ---- losses. Those of mytorch also take their arguments in order, with texts ----
 
@@ -595,227 +615,6 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets,
                 const std::vector<int64_t>& input_lengths,
                 const std::vector<int64_t>& target_lengths, const CTCArgs& options = {});
 
-// ---- libtorch's options: F::max_pool2d(x, F::MaxPool2dFuncOptions(3).stride(2)) ----
-
-using ReLUFuncOptions = ReLUOptions;
-using SELUFuncOptions = SELUOptions;
-using LeakyReLUFuncOptions = LeakyReLUOptions;
-using ELUFuncOptions = ELUOptions;
-using CELUFuncOptions = CELUOptions;
-using GELUFuncOptions = GELUOptions;
-using SoftplusFuncOptions = SoftplusOptions;
-using HardtanhFuncOptions = HardtanhOptions;
-using HardshrinkFuncOptions = HardshrinkOptions;
-using SoftshrinkFuncOptions = SoftshrinkOptions;
-using ThresholdFuncOptions = ThresholdOptions;
-using GLUFuncOptions = GLUOptions;
-using PairwiseDistanceFuncOptions = PairwiseDistanceOptions;
-using CosineSimilarityFuncOptions = CosineSimilarityOptions;
-using RReLUFuncOptions = Options<RReLUFuncArgs>;
-using GumbelSoftmaxFuncOptions = Options<GumbelSoftmaxArgs>;
-using SoftmaxFuncOptions = Options<SoftmaxFuncArgs>;
-using NormalizeFuncOptions = Options<NormalizeArgs>;
-using DropoutFuncOptions = Options<DropoutFuncArgs>;
-using LogSoftmaxFuncOptions = SoftmaxFuncOptions;
-using SoftminFuncOptions = SoftmaxOptions;
-using EmbeddingFuncOptions = Options<EmbeddingArgs>;
-using EmbeddingBagFuncOptions = Options<EmbeddingBagFuncArgs>;
-using Conv1dFuncOptions = Options<ConvFuncArgs<1>>;
-using ConvTranspose1dFuncOptions = Options<ConvTransposeFuncArgs<1>>;
-using Conv2dFuncOptions = Options<ConvFuncArgs<2>>;
-using ConvTranspose2dFuncOptions = Options<ConvTransposeFuncArgs<2>>;
-using Conv3dFuncOptions = Options<ConvFuncArgs<3>>;
-using ConvTranspose3dFuncOptions = Options<ConvTransposeFuncArgs<3>>;
-using MaxPool1dFuncOptions = MaxPool1dOptions;
-using AvgPool1dFuncOptions = AvgPool1dOptions;
-using LPPool1dFuncOptions = LPPool1dOptions;
-using AdaptiveAvgPool1dFuncOptions = AdaptiveAvgPool1dOptions;
-using AdaptiveMaxPool1dFuncOptions = AdaptiveMaxPool1dOptions;
-using MaxPool2dFuncOptions = MaxPool2dOptions;
-using AvgPool2dFuncOptions = AvgPool2dOptions;
-using LPPool2dFuncOptions = LPPool2dOptions;
-using AdaptiveAvgPool2dFuncOptions = AdaptiveAvgPool2dOptions;
-using AdaptiveMaxPool2dFuncOptions = AdaptiveMaxPool2dOptions;
-using MaxPool3dFuncOptions = MaxPool3dOptions;
-using AvgPool3dFuncOptions = AvgPool3dOptions;
-using LPPool3dFuncOptions = LPPool3dOptions;
-using AdaptiveAvgPool3dFuncOptions = AdaptiveAvgPool3dOptions;
-using AdaptiveMaxPool3dFuncOptions = AdaptiveMaxPool3dOptions;
-using PadFuncOptions = Options<PadArgs, std::vector<int64_t>>;
-using InterpolateFuncOptions = UpsampleOptions;
-using GridSampleFuncOptions = GridSampleOptions;
-using FoldFuncOptions = FoldOptions;
-using UnfoldFuncOptions = UnfoldOptions;
-using PixelShuffleFuncOptions = PixelShuffleOptions;
-using PixelUnshuffleFuncOptions = PixelUnshuffleOptions;
-using BatchNormFuncOptions = Options<BatchNormFuncArgs>;
-using InstanceNormFuncOptions = Options<InstanceNormFuncArgs>;
-using LayerNormFuncOptions = Options<LayerNormFuncArgs, std::vector<int64_t>>;
-using RMSNormFuncOptions = Options<RMSNormFuncArgs, std::vector<int64_t>>;
-using GroupNormFuncOptions = Options<GroupNormFuncArgs, int64_t>;
-using LocalResponseNormFuncOptions = LocalResponseNormOptions;
-using MSELossFuncOptions = MSELossOptions;
-using L1LossFuncOptions = L1LossOptions;
-using SmoothL1LossFuncOptions = SmoothL1LossOptions;
-using HuberLossFuncOptions = HuberLossOptions;
-using PoissonNLLLossFuncOptions = PoissonNLLLossOptions;
-using GaussianNLLLossFuncOptions = GaussianNLLLossOptions;
-using NLLLossFuncOptions = NLLLossOptions;
-using MultiMarginLossFuncOptions = MultiMarginLossOptions;
-using SoftMarginLossFuncOptions = SoftMarginLossOptions;
-using HingeEmbeddingLossFuncOptions = HingeEmbeddingLossOptions;
-using MarginRankingLossFuncOptions = MarginRankingLossOptions;
-using CosineEmbeddingLossFuncOptions = CosineEmbeddingLossOptions;
-using TripletMarginLossFuncOptions = TripletMarginLossOptions;
-using TripletMarginWithDistanceLossFuncOptions = TripletMarginWithDistanceLossOptions;
-using CTCLossFuncOptions = CTCLossOptions;
-using KLDivFuncOptions = KLDivLossOptions;
-using CrossEntropyFuncOptions = CrossEntropyLossOptions;
-using BinaryCrossEntropyFuncOptions = BCELossOptions;
-using BinaryCrossEntropyWithLogitsFuncOptions = BCEWithLogitsLossOptions;
-using MultilabelMarginLossFuncOptions = MultiLabelMarginLossOptions;
-using MultilabelSoftMarginLossFuncOptions = MultiLabelSoftMarginLossOptions;
-
-// Overloads that take a builder after one, two or three tensors.
-#define MYTORCH_BUILDER_1(function)                                                      \
-  template <class Args, class... First>                                                  \
-  Tensor function(const Tensor& a, const Options<Args, First...>& options) {             \
-    return options.apply([&](const auto&... o) {                                         \
-      static_assert(                                                                     \
-          requires { function(a, o...); }, "these are the options of another function"); \
-      return function(a, o...);                                                          \
-    });                                                                                  \
-  }
-#define MYTORCH_BUILDER_2(function)                                                           \
-  template <class Args, class... First>                                                       \
-  Tensor function(const Tensor& a, const Tensor& b, const Options<Args, First...>& options) { \
-    return options.apply([&](const auto&... o) {                                              \
-      static_assert(                                                                          \
-          requires { function(a, b, o...); }, "these are the options of another function");   \
-      return function(a, b, o...);                                                            \
-    });                                                                                       \
-  }
-#define MYTORCH_BUILDER_3(function)                                                            \
-  template <class Args, class... First>                                                        \
-  Tensor function(const Tensor& a, const Tensor& b, const Tensor& c,                           \
-                  const Options<Args, First...>& options) {                                    \
-    return options.apply([&](const auto&... o) {                                               \
-      static_assert(                                                                           \
-          requires { function(a, b, c, o...); }, "these are the options of another function"); \
-      return function(a, b, c, o...);                                                          \
-    });                                                                                        \
-  }
-// A misspelt name in braces, or another argument that the function does not take, selects the
-// deleted overload, whose message has the names of the options, the fields of Args.
-#define MYTORCH_NAMED_1(function, Args, names)                      \
-  MYTORCH_BUILDER_1(function)                                       \
-  template <class TakesOptionsOf = Args, OptionNames Named = names> \
-  void function(const Tensor&, ...) = delete;
-#define MYTORCH_NAMED_2(function, Args, names)                      \
-  MYTORCH_BUILDER_2(function)                                       \
-  template <class TakesOptionsOf = Args, OptionNames Named = names> \
-  void function(const Tensor&, const Tensor&, ...) = delete;
-#define MYTORCH_NAMED_3(function, Args, names)                      \
-  MYTORCH_BUILDER_3(function)                                       \
-  template <class TakesOptionsOf = Args, OptionNames Named = names> \
-  void function(const Tensor&, const Tensor&, const Tensor&, ...) = delete;
-// clang-format off
-MYTORCH_NAMED_1(relu, InplaceArgs, "inplace")
-MYTORCH_NAMED_1(selu, InplaceArgs, "inplace")
-MYTORCH_NAMED_1(leaky_relu, LeakyReLUArgs, "negative_slope, inplace")
-MYTORCH_NAMED_1(elu, ELUArgs, "alpha, inplace")
-MYTORCH_NAMED_1(celu, CELUArgs, "alpha, inplace")
-MYTORCH_NAMED_1(gelu, GELUArgs, "approximate")
-MYTORCH_NAMED_1(softplus, SoftplusArgs, "beta, threshold")
-MYTORCH_NAMED_1(hardtanh, HardtanhArgs, "min_val, max_val")
-MYTORCH_NAMED_1(hardshrink, HardshrinkArgs, "lambd")
-MYTORCH_NAMED_1(softshrink, SoftshrinkArgs, "lambd")
-MYTORCH_NAMED_1(threshold, ThresholdArgs, "threshold, value")
-MYTORCH_NAMED_1(glu, GLUArgs, "dim")
-MYTORCH_NAMED_1(rrelu, RReLUFuncArgs, "lower, upper, training, generator")
-MYTORCH_NAMED_1(softmax, SoftmaxFuncArgs, "dim, dtype")
-MYTORCH_NAMED_1(log_softmax, SoftmaxFuncArgs, "dim, dtype")
-MYTORCH_NAMED_1(softmin, SoftmaxArgs, "dim")
-MYTORCH_NAMED_1(gumbel_softmax, GumbelSoftmaxArgs, "tau, hard, dim, generator")
-MYTORCH_NAMED_1(normalize, NormalizeArgs, "p, dim, eps")
-MYTORCH_NAMED_1(dropout, DropoutFuncArgs, "p, training, generator")
-MYTORCH_NAMED_1(max_pool1d, MaxPoolArgs<1>, "stride, padding, dilation, ceil_mode")
-MYTORCH_NAMED_1(max_pool2d, MaxPoolArgs<2>, "stride, padding, dilation, ceil_mode")
-MYTORCH_NAMED_1(max_pool3d, MaxPoolArgs<3>, "stride, padding, dilation, ceil_mode")
-MYTORCH_NAMED_1(avg_pool1d, AvgPoolArgs<1>,
-                "stride, padding, ceil_mode, count_include_pad, divisor_override")
-MYTORCH_NAMED_1(avg_pool2d, AvgPoolArgs<2>,
-                "stride, padding, ceil_mode, count_include_pad, divisor_override")
-MYTORCH_NAMED_1(avg_pool3d, AvgPoolArgs<3>,
-                "stride, padding, ceil_mode, count_include_pad, divisor_override")
-MYTORCH_NAMED_1(lp_pool1d, LPPoolArgs<1>, "stride, ceil_mode")
-MYTORCH_NAMED_1(lp_pool2d, LPPoolArgs<2>, "stride, ceil_mode")
-MYTORCH_NAMED_1(lp_pool3d, LPPoolArgs<3>, "stride, ceil_mode")
-MYTORCH_BUILDER_1(adaptive_avg_pool1d)
-MYTORCH_BUILDER_1(adaptive_avg_pool2d)
-MYTORCH_BUILDER_1(adaptive_avg_pool3d)
-MYTORCH_BUILDER_1(adaptive_max_pool1d)
-MYTORCH_BUILDER_1(adaptive_max_pool2d)
-MYTORCH_BUILDER_1(adaptive_max_pool3d)
-MYTORCH_NAMED_1(pad, PadArgs, "mode, value")
-MYTORCH_NAMED_1(interpolate, UpsampleArgs, "size, scale_factor, mode, align_corners, antialias")
-MYTORCH_NAMED_1(fold, FoldArgs, "dilation, padding, stride")
-MYTORCH_NAMED_1(unfold, UnfoldArgs, "dilation, padding, stride")
-MYTORCH_BUILDER_1(pixel_shuffle)
-MYTORCH_BUILDER_1(pixel_unshuffle)
-MYTORCH_NAMED_1(instance_norm, InstanceNormFuncArgs,
-                "running_mean, running_var, weight, bias, use_input_stats, momentum, eps")
-MYTORCH_NAMED_1(layer_norm, LayerNormFuncArgs, "weight, bias, eps")
-MYTORCH_NAMED_1(rms_norm, RMSNormFuncArgs, "weight, eps")
-MYTORCH_NAMED_1(group_norm, GroupNormFuncArgs, "weight, bias, eps")
-MYTORCH_NAMED_1(local_response_norm, LocalResponseNormArgs, "alpha, beta, k")
-MYTORCH_NAMED_2(pairwise_distance, PairwiseDistanceArgs, "p, eps, keepdim")
-MYTORCH_NAMED_2(cosine_similarity, CosineSimilarityArgs, "dim, eps")
-MYTORCH_NAMED_2(embedding, EmbeddingArgs, "padding_idx, scale_grad_by_freq")
-MYTORCH_NAMED_2(grid_sample, GridSampleArgs, "mode, padding_mode, align_corners")
-MYTORCH_NAMED_2(embedding_bag, EmbeddingBagFuncArgs,
-                "offsets, per_sample_weights, mode, padding_idx, scale_grad_by_freq, "
-                "include_last_offset")
-MYTORCH_NAMED_2(conv1d, ConvFuncArgs<1>, "bias, stride, padding, dilation, groups")
-MYTORCH_NAMED_2(conv2d, ConvFuncArgs<2>, "bias, stride, padding, dilation, groups")
-MYTORCH_NAMED_2(conv3d, ConvFuncArgs<3>, "bias, stride, padding, dilation, groups")
-MYTORCH_NAMED_2(conv_transpose1d, ConvTransposeFuncArgs<1>,
-                "bias, stride, padding, output_padding, groups, dilation")
-MYTORCH_NAMED_2(conv_transpose2d, ConvTransposeFuncArgs<2>,
-                "bias, stride, padding, output_padding, groups, dilation")
-MYTORCH_NAMED_2(conv_transpose3d, ConvTransposeFuncArgs<3>,
-                "bias, stride, padding, output_padding, groups, dilation")
-MYTORCH_NAMED_2(mse_loss, MSEArgs, "reduction")
-MYTORCH_NAMED_2(l1_loss, L1Args, "reduction")
-MYTORCH_NAMED_2(smooth_l1_loss, SmoothL1Args, "beta, reduction")
-MYTORCH_NAMED_2(huber_loss, HuberArgs, "delta, reduction")
-MYTORCH_NAMED_2(poisson_nll_loss, PoissonNLLArgs, "log_input, full, eps, reduction")
-MYTORCH_NAMED_2(cross_entropy, CrossEntropyArgs, "weight, reduction, ignore_index, label_smoothing")
-MYTORCH_NAMED_2(nll_loss, NLLArgs, "weight, reduction, ignore_index")
-MYTORCH_NAMED_2(binary_cross_entropy, BCEArgs, "weight, reduction")
-MYTORCH_NAMED_2(binary_cross_entropy_with_logits, BCEWithLogitsArgs,
-                "weight, pos_weight, reduction")
-MYTORCH_NAMED_2(kl_div, KLDivArgs, "reduction, log_target")
-MYTORCH_NAMED_2(soft_margin_loss, SoftMarginArgs, "reduction")
-MYTORCH_NAMED_2(hinge_embedding_loss, HingeEmbeddingArgs, "margin, reduction")
-MYTORCH_NAMED_2(multi_margin_loss, MultiMarginArgs, "p, margin, weight, reduction")
-MYTORCH_NAMED_2(multilabel_margin_loss, MultiLabelMarginArgs, "reduction")
-MYTORCH_NAMED_2(multilabel_soft_margin_loss, MultiLabelSoftMarginArgs, "weight, reduction")
-MYTORCH_NAMED_3(batch_norm, BatchNormFuncArgs, "weight, bias, training, momentum, eps")
-MYTORCH_NAMED_3(gaussian_nll_loss, GaussianNLLArgs, "full, eps, reduction")
-MYTORCH_NAMED_3(margin_ranking_loss, MarginRankingArgs, "margin, reduction")
-MYTORCH_NAMED_3(cosine_embedding_loss, CosineEmbeddingArgs, "margin, reduction")
-MYTORCH_NAMED_3(triplet_margin_loss, TripletMarginArgs, "margin, p, eps, swap, reduction")
-MYTORCH_NAMED_3(triplet_margin_with_distance_loss, TripletMarginWithDistanceArgs,
-                "distance_function, margin, swap, reduction")
-// clang-format on
-Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
-                const Tensor& target_lengths, const CTCLossFuncOptions& options);
-#undef MYTORCH_BUILDER_1
-#undef MYTORCH_BUILDER_2
-#undef MYTORCH_BUILDER_3
-#undef MYTORCH_NAMED_1
-#undef MYTORCH_NAMED_2
-#undef MYTORCH_NAMED_3
-
 }  // namespace mytorch::nn::functional
+
+#include "mytorch/nn/functional_options.h"

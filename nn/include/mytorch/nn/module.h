@@ -90,6 +90,7 @@ class Forwards {
 };
 
 struct Hooks;
+struct ParameterAccess;
 
 class AnyHolder {};
 [[noreturn]] void fail_empty_holder(const std::type_info& type);
@@ -373,6 +374,7 @@ class Module : private detail::Forwards {
  private:
   friend class NamedAny;
   friend class utils::parametrize::Registration;
+  friend struct detail::ParameterAccess;
   template <class M>
   friend M clone(const M& module);
 

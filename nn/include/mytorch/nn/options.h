@@ -20,6 +20,17 @@ namespace detail {
 template <class T, class Self>
 concept TextOtherThan =
     !std::is_same_v<T, Self> && !std::is_enum_v<T> && std::is_convertible_v<const T&, Str>;
+// A number as an option of another type of numbers: `ThresholdOptions(1, 0)` sets doubles.
+template <class T>
+struct Number {
+  T value;
+  template <class To>
+  requires(std::is_arithmetic_v<To>) operator To() const {  // NOLINT
+    return static_cast<To>(value);
+  }
+};
+
+void copy_sizes(const std::vector<int64_t>& sizes, int64_t* to, size_t n);
 }  // namespace detail
 
 // One number for each of `n` spatial dimensions: `3`, which sets all of them, or `{3, 5}`.
@@ -33,6 +44,10 @@ class Sizes {
   template <mytorch::detail::Integer... T>
   requires(n > 1 && sizeof...(T) == n) constexpr Sizes(T... sizes)
       : values_{static_cast<int64_t>(sizes)...} {}
+  // Throws Error(kShape) unless the list has n sizes.
+  Sizes(const std::vector<int64_t>& sizes) {  // NOLINT
+    detail::copy_sizes(sizes, values_.data(), n);
+  }
   operator IntList() const { return {values_.data(), n}; }  // NOLINT: operators take lists
   constexpr int64_t operator[](size_t i) const { return values_[i]; }
   constexpr void set(size_t i, int64_t size) { values_[i] = size; }
@@ -115,7 +130,7 @@ class Module;
 // clang-format off
 #define MYTORCH_OPTION_NAMES(X)                                                                   \
   X(activation) X(add_bias_kv) X(add_zero_attn) X(affine) X(align_corners) X(alpha) X(antialias)  \
-  X(approximate) X(attn_mask) X(average_attn_weights) X(base) X(batch_first) X(beta) X(bias)      \
+  X(approximate) X(attention) X(attn_mask) X(average_attn_weights) X(base) X(batch_first) X(beta) X(bias)      \
   X(bidirectional) X(blank) X(block_size) X(ceil_mode) X(count_include_pad) X(custom_decoder)     \
   X(custom_encoder) X(delta) X(dilation) X(distance_function) X(div_value) X(dim) X(dim_feedforward) X(divisor_override)            \
   X(dropout) X(dropout_p) X(dtype) X(elementwise_affine) X(enable_gqa) X(end_dim) X(eps) X(full)  \
@@ -193,6 +208,24 @@ class Options : public OptionSetters<Options<Args, First...>, Args> {
   requires(sizeof...(First) == 0 &&
            requires(Values... values) { Args{values...}; }) explicit Options(Values... values)
       : args_{std::move(values)...} {}
+  template <class... Values>
+  requires(
+      sizeof...(First) == 0 && (std::is_arithmetic_v<Values> && ...) &&
+      !requires(Values... values) { Args{values...}; } &&
+      requires { Args{detail::Number<Values>{}...}; }) explicit Options(Values... values)
+      : args_{detail::Number<Values>{values}...} {}
+  // Losses: MSELossOptions("sum"), also if the reduction is not the first option.
+  template <class A = Args>
+  requires(
+      sizeof...(First) == 0 && requires(A args) { args.reduction; } &&
+      !requires(const char* text) { A{text}; }) explicit Options(const char* reduction) {
+    args_.reduction = reduction;
+  }
+  // libtorch's name of `lambd`, the one of Python, where `lambda` is a keyword.
+  template <class A = Args>
+  Options& lambda(decltype(A::lambd) value) {
+    return this->lambd(value);
+  }
   Args& args() { return args_; }
   const Args& args() const { return args_; }
 

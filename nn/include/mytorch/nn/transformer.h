@@ -19,6 +19,16 @@
 
 namespace mytorch::nn {
 
+// Attention of heads that are already projected, (N, heads, L, width) each, to (N, heads, L,
+// width). In place of scaled_dot_product_attention, for instance over tokens that are split over
+// ranks:
+//
+//   [group](const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal) {
+//     return distributed::ring_attention(q, k, v, group, {.is_causal = is_causal});
+//   }
+using AttentionFunction =
+    std::function<Tensor(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal)>;
+
 struct MultiheadAttentionArgs {
   double dropout = 0;  // of the weights, in training
   bool bias = true;
@@ -27,6 +37,9 @@ struct MultiheadAttentionArgs {
   std::optional<int64_t> kdim = {};  // the features of keys; embed_dim by default
   std::optional<int64_t> vdim = {};  // the features of values; embed_dim by default
   bool batch_first = false;          // whether tensors are (N, L, E) instead of (L, N, E)
+  // If given, computes attention. It takes no masks but `is_causal`, no dropout and no appended
+  // keys, and returns no weights: such calls throw Error(kValue).
+  AttentionFunction attention = {};
 };
 using MultiheadAttentionOptions = Options<MultiheadAttentionArgs, int64_t, int64_t>;
 
@@ -106,6 +119,7 @@ struct TransformerEncoderLayerArgs {
   bool batch_first = false;
   bool norm_first = false;  // whether norms precede attention and feed-forward layers
   bool bias = true;
+  AttentionFunction attention = {};  // of MultiheadAttention, whose weights are then not dropped
 };
 using TransformerEncoderLayerOptions = Options<TransformerEncoderLayerArgs, int64_t, int64_t>;
 

@@ -17,6 +17,8 @@
 namespace device {
 #include "backends/cuda/programs/prelude.cuh"
 // Follows it.
+#include "backends/cuda/programs/node_ops.cuh"
+// Follows both.
 #include "backends/cuda/programs/complex.cuh"
 }  // namespace device
 

@@ -39,6 +39,11 @@ static inline float __uint_as_float(uint32_t bits) {
   std::memcpy(&value, &bits, sizeof(value));
   return value;
 }
+static inline uint32_t __float_as_uint(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
 static inline double __longlong_as_double(long long bits) {
   double value;
   std::memcpy(&value, &bits, sizeof(value));
@@ -57,6 +62,15 @@ static inline uint32_t atomicInc(uint32_t* at, uint32_t most) {
 static inline uint32_t __ldcg(const uint32_t* at) { return *at; }
 static inline void __threadfence() {}
 static inline void __syncthreads() { meet(false); }
+static inline void __syncwarp() { meet(true); }
+static inline uint32_t __shfl_xor_sync(uint32_t, uint32_t value, int mask) {
+  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
+  exchange(thread) = value;
+  meet(true);
+  const uint32_t got = exchange(thread ^ static_cast<unsigned>(mask));
+  meet(true);
+  return got;
+}
 static inline uint32_t __shfl_down_sync(uint32_t, uint32_t value, unsigned delta, unsigned width) {
   const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
   exchange(thread) = value;

@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cfloat>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/reference/interpreter.h"
@@ -30,7 +32,10 @@ float to_float(f16 x) { return float(mytorch::sdk::Half::from_bits(x.bits)); }
 float to_float(bf16 x) { return float(mytorch::sdk::BFloat16::from_bits(x.bits)); }
 void round_to(f16& to, float x) { to.bits = mytorch::sdk::Half(x).bits; }
 void round_to(bf16& to, float x) { to.bits = mytorch::sdk::BFloat16(x).bits; }
+#include "backends/cuda/programs/node_ops.cuh"
+// Follow it.
 #include "backends/cuda/programs/folds.cuh"
+#include "backends/cuda/programs/operands.cuh"
 }  // namespace device
 
 namespace mytorch {
@@ -367,6 +372,54 @@ TEST(Folds, LogSumExpCountsInfinities) {
   const auto nan =
       folded<device::LogSumExpFold<double>>(std::vector<double>{1, std::nan(""), inf}, 2);
   EXPECT_TRUE(std::isnan(nan.c0) && std::isnan(nan.c1));
+}
+
+// Fused programs of the default mode divide by it.
+TEST(QuickDivision, IsWithinTwoUnitsOfTheQuotient) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937_64 random(seed);
+  const float infinity = std::numeric_limits<float>::infinity();
+  std::vector<float> special = {0,       1,       infinity,  std::nanf(""),
+                                FLT_MAX, FLT_MIN, 0x1p-149f, 0x1p-127f};
+  for (int exponent = -126; exponent < 128; ++exponent) {
+    for (const float factor : {1.0f, 1.5f, 0x1.fffffep0f}) {
+      special.push_back(std::ldexp(factor, exponent));
+    }
+  }
+  std::vector<std::pair<float, float>> cases;
+  for (const float a : special) {
+    for (const float b : special) {
+      for (const float x : {a, -a}) {
+        cases.emplace_back(x, b);
+        cases.emplace_back(x, -b);
+      }
+    }
+  }
+  for (int i = 0; i < 1000000; ++i) {
+    const auto bits = random();
+    cases.emplace_back(std::bit_cast<float>(static_cast<uint32_t>(bits)),
+                       std::bit_cast<float>(static_cast<uint32_t>(bits >> 32)));
+  }
+  for (const auto& [a, b] : cases) {
+    const float found = node::quick_div(a, b), quotient = a / b;
+    if (std::isnan(quotient)) {
+      ASSERT_TRUE(std::isnan(found)) << a << " / " << b;
+    } else if (std::isinf(quotient) || quotient == 0) {
+      // A quotient within 2 ulp of the largest number, or of the smallest, may be rounded to it.
+      const double real = static_cast<double>(a) / b;
+      const bool near = std::isfinite(real) && real != 0;
+      ASSERT_TRUE(found == quotient || (near && std::abs(found - real) <= 1e-6 * std::abs(real)) ||
+                  (near && std::abs(found) <= 0x1p-148f))
+          << a << " / " << b << " is " << found;
+      ASSERT_EQ(std::signbit(found), std::signbit(quotient)) << a << " / " << b;
+    } else {
+      const float step = std::nextafter(std::abs(quotient), infinity) - std::abs(quotient);
+      const bool near_largest = std::isinf(found) && std::abs(quotient) >= 0x1.fffff8p127f;
+      ASSERT_TRUE(near_largest || std::abs(static_cast<double>(found) - quotient) <= 2.0 * step)
+          << a << " / " << b << " is " << found << ", not " << quotient;
+    }
+  }
 }
 
 }  // namespace

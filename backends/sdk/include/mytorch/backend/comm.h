@@ -12,6 +12,28 @@
 #include "mytorch/backend/dtype.h"
 #include "mytorch/backend/error.h"
 
+// Enters an engine's functions for all collectives and messages, named by a prefix:
+// PREFIX_broadcast to PREFIX_end.
+#define MYTORCH_COMM_CALLS(comm, prefix)                  \
+  do {                                                    \
+    (comm)->broadcast = prefix##_broadcast;               \
+    (comm)->reduce = prefix##_reduce;                     \
+    (comm)->all_reduce = prefix##_all_reduce;             \
+    (comm)->scatter = prefix##_scatter;                   \
+    (comm)->gather = prefix##_gather;                     \
+    (comm)->all_gather = prefix##_all_gather;             \
+    (comm)->all_gather_v = prefix##_all_gather_v;         \
+    (comm)->reduce_scatter = prefix##_reduce_scatter;     \
+    (comm)->reduce_scatter_v = prefix##_reduce_scatter_v; \
+    (comm)->all_to_all = prefix##_all_to_all;             \
+    (comm)->all_to_all_v = prefix##_all_to_all_v;         \
+    (comm)->barrier = prefix##_barrier;                   \
+    (comm)->send = prefix##_send;                         \
+    (comm)->recv = prefix##_recv;                         \
+    (comm)->begin = prefix##_begin;                       \
+    (comm)->end = prefix##_end;                           \
+  } while (false)
+
 namespace mytorch::sdk {
 inline namespace v1 {
 

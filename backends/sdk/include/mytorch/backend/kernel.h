@@ -113,6 +113,8 @@ struct BackendInfo {
   std::span<const mt_kernel_entry> kernels;  // must live forever
   decltype(mt_backend::compile) compile = nullptr;
   int32_t compile_priority = 0;
+  decltype(mt_backend::compile_fused) compile_fused = nullptr;
+  const mt_region_ops* regions = nullptr;  // must live forever
   uint32_t flags = 0;
   const char* (*describe)(void* self) = nullptr;
   const mt_device_ops* device = nullptr;
@@ -149,6 +151,8 @@ inline int fill_backend(const mt_host* loader, mt_backend* backend, const Backen
   filled.num_kernels = static_cast<int64_t>(info.kernels.size());
   filled.compile = info.compile;
   filled.compile_priority = info.compile_priority;
+  filled.compile_fused = info.compile_fused;
+  filled.regions = info.regions;
   filled.flags = info.flags;
   filled.describe = info.describe;
   std::memcpy(backend, &filled, filled.size);
@@ -167,6 +171,19 @@ int compile_entry(void* /*self*/, const mt_program* program, mt_dtype compute,
       [](int status, const char* message) {
         if (host() != nullptr && host()->set_error != nullptr) host()->set_error(status, message);
       });
+}
+
+// Converts `void compile(const mt_fused_program&, mt_kernel_entry&)` to mt_backend::compile_fused,
+// likewise.
+template <auto compile_fn>
+int compile_fused_entry(void* /*self*/, const mt_fused_program* program,
+                        mt_kernel_entry* kernel) noexcept {
+  return status_of([&] { compile_fn(*program, *kernel); },
+                   [](int status, const char* message) {
+                     if (host() != nullptr && host()->set_error != nullptr) {
+                       host()->set_error(status, message);
+                     }
+                   });
 }
 
 }  // namespace v1

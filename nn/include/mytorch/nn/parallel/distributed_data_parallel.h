@@ -3,11 +3,25 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "mytorch/distributed.h"
 #include "mytorch/nn/module.h"
+#include "mytorch/std_function.h"
 
 namespace mytorch::nn {
+
+// Replaces a bucket of gradients, 1-dim, by the sum over the ranks of `scale` times the bucket. It
+// begins the reduction and returns what completes it, which is called when backward has ended.
+using CommunicationHook = std::function<std::function<void()>(const distributed::Group& group,
+                                                              const Tensor& bucket, double scale)>;
+// Reduce gradients in 16 bits, which halves the bytes of float32. bfloat16 keeps 8 bits of each
+// gradient and the range of float32; float16 keeps 11 bits, and makes gradients from 65520 infinite
+// and those below 2^-25 zero.
+std::function<void()> compress_bf16(const distributed::Group& group, const Tensor& bucket,
+                                    double scale);
+std::function<void()> compress_fp16(const distributed::Group& group, const Tensor& bucket,
+                                    double scale);
 
 struct DistributedDataParallelOptions {
   distributed::Group group = {};  // default: distributed::world()
@@ -18,6 +32,17 @@ struct DistributedDataParallelOptions {
   // Buffers, such as the statistics of batch norm, are those of rank 0 at every forward in
   // training.
   bool broadcast_buffers = true;
+  // Whether a backward may leave parameters out, different ones on each rank. Those that no rank
+  // used keep their gradient; for the others, a rank without one has added zero. Costs a walk
+  // through the graph for each call, and a reduction of one number for each parameter.
+  bool find_unused_parameters = false;
+  CommunicationHook hook = {};  // instead of a reduction in the gradients' type
+};
+
+struct JoinOptions {
+  // Whether gradients are averages over the ranks that still have data, or over all ranks, which
+  // gives every example of the epoch the same weight.
+  bool average_over_active = false;
 };
 
 // Keeps the copies of a model on all ranks equal. The constructor broadcasts the parameters and
@@ -29,8 +54,9 @@ struct DistributedDataParallelOptions {
 //   optimizer.step();
 //
 // `net` is used, trained and saved as before, and must outlive this object. All ranks call backward
-// in the same order, and in each backward every parameter takes part on every rank: otherwise the
-// next call throws Error(kValue), which names the parameters without a gradient.
+// in the same order, and in each backward every parameter takes part on every rank, unless
+// find_unused_parameters is set: otherwise the next call throws Error(kValue), which names the
+// parameters without a gradient.
 class DistributedDataParallel {
  public:
   explicit DistributedDataParallel(Module& module, DistributedDataParallelOptions options = {});
@@ -40,11 +66,16 @@ class DistributedDataParallel {
 
   Tensor operator()(const Tensor& input) {
     begin();
-    return module_(input);
+    const Tensor output = module_(input);
+    find_unused({output});
+    return output;
   }
   // What comes before a forward, for modules whose forward takes other arguments: checks the last
   // backward and, in training, broadcasts the buffers.
   void begin();
+  // What may come after it, with find_unused_parameters: finds the parameters that the results do
+  // not depend on. Without it these are known only when backward ends, and reductions wait.
+  void find_unused(const std::vector<Tensor>& results);
   Module& module() { return module_; }
 
   // Gradients are added up without being reduced while this object lives. The first backward after
@@ -61,6 +92,13 @@ class DistributedDataParallel {
     bool saved_;
   };
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
+
+  // Runs `training`, in which the ranks may call forward, each time with a backward, different
+  // numbers of times. A rank that has ended adds zeros to the reductions of the others until they
+  // have ended, too; then all have the parameters and buffers of one that trained to the end. The
+  // state of optimizers differs afterwards. In `training` the ranks call no other collectives of
+  // the group.
+  void join(const std::function<void()>& training, JoinOptions options = {});
 
   int64_t num_buckets() const;
 

@@ -1,0 +1,112 @@
+// Records a graph: the lowest layer, below autograd, sees every operator that a thread calls, with
+// the tensors that kernels would get. The calls run as usual.
+//
+//   Capture capture(arguments);
+//   const std::vector<Tensor> results = function(arguments);
+//   Recorded recorded = capture.finish(results);
+//
+// Values are found by storage, type and geometry: a graph refers to no tensor that was computed.
+// Tensors from outside are kept, and are inputs of the graph.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "graph/capture/trace.h"
+#include "graph/ir/ir.h"
+#include "mytorch/generator.h"
+#include "mytorch/tensor.h"
+
+namespace mytorch::graph {
+
+// A graph with the tensors from outside that it refers to.
+struct Recorded {
+  Graph graph;
+  std::vector<Tensor> outside;
+  // The leaves whose grads the function reads before it replaces them, with the value of each, or
+  // kNoValue if it had none.
+  std::vector<GradResult> entry_grads;
+
+  // Of a rewritten copy: the recording, which holds the tensors, too, and outlives the copy.
+  const Recorded* original = nullptr;
+  // Whether the geometries follow from recordings at other sizes: the first run of the graph checks
+  // that its operators give them.
+  bool is_fitted = false;
+
+  // Returns a leaf of a call with these arguments.
+  const Tensor& leaf(const Leaf& of, const std::vector<Tensor>& arguments) const {
+    return of.origin == Origin::kArgument ? arguments[of.index] : outside[of.index];
+  }
+};
+
+class Capture {
+ public:
+  // Records the calls of this thread until finish() or the end of the scope. Captures do not nest:
+  // throws Error(kUnsupported) inside another.
+  explicit Capture(const std::vector<Tensor>& arguments);
+  // The same in the middle of a function that has breaks (splitting.h): whatever tensors come from
+  // outside, and grads are tensors like others.
+  Capture();
+  ~Capture();
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+  // Adds an argument, during the recording.
+  void add_argument(const Tensor& argument);
+  // Returns the number of nodes so far.
+  size_t size() const;
+  // Ends the recording.
+  Recorded finish(const std::vector<Tensor>& results);
+  // Ends the recording in the middle of the function.
+  Trace cut();
+  // Returns whether the recording must end before the host accesses a tensor.
+  bool ends_before_access(const Tensor& tensor, const char* op) const;
+
+  struct State;
+
+ private:
+  void activate();
+  std::unique_ptr<State> state_;
+  uint32_t wanted_;
+};
+
+// Returns whether a Capture of this thread exists.
+bool is_recording();
+
+// One call of an operator, in the frame of its wrapper (wrappers.h).
+class Call {
+ public:
+  // Throws Error(kUnsupported) if a graph cannot hold the operator.
+  Call(const OpEntry& entry, Form form);
+  void tensor(const Tensor& tensor);
+  void tensors(const Tensor* begin, size_t size);
+  void constant(Value value);
+  void wanted(const bool* wanted) { wanted_ = wanted; }
+
+  void result(const Tensor& tensor);
+  void results(const std::vector<Tensor>& tensors);
+  void scalar_result(const OpInfo& op);
+  // Adds the node to the graph.
+  void finish();
+
+ private:
+  Trace::Note note() const;
+
+  Capture::State& state_;
+  Node node_;
+  const bool* wanted_ = nullptr;
+  // What the note is made of: the tensors of arguments, the buffers before there were results, and
+  // where the generator was.
+  std::vector<const TensorImpl*> operands_;
+  const TensorImpl* result_ = nullptr;
+  int32_t buffers_ = -1;
+  Generator generator_;
+  uint64_t call_;
+};
+
+// Fills the layer's column of the operator table. Generated.
+void install_wrappers();
+
+}  // namespace mytorch::graph

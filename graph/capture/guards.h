@@ -1,0 +1,59 @@
+// The conditions under which a recording holds for a call.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "autograd/autocast/state.h"
+#include "graph/capture/capture.h"
+#include "mytorch/grad_mode.h"
+
+namespace mytorch::graph {
+
+// What a tensor must have in common with the one that was recorded.
+struct TensorGuard {
+  ScalarType dtype;
+  Device device;
+  Dims sizes;
+  Dims strides;
+  int64_t offset;       // in its storage; -1 if it may lie anywhere
+  uintptr_t alignment;  // of its first element
+  bool requires_grad;
+  int32_t alias;  // the first tensor with the same storage
+
+  bool operator==(const TensorGuard&) const = default;
+};
+
+// The state of the thread that operators read above the graph.
+struct ThreadGuard {
+  bool grad_mode = grad_enabled();
+  bool inference = thread_state.inference_mode;
+  bool autocast = (thread_state.wanted & kLayerAutocast) != 0;
+  std::vector<uint16_t> casts;
+
+  static ThreadGuard now();
+  bool operator==(const ThreadGuard&) const = default;
+};
+
+// What a recording took for granted.
+struct Guards {
+  std::vector<TensorGuard> arguments;
+  std::vector<double> constants;
+  ThreadGuard thread;
+  uint64_t epoch = 0;  // of the library's options
+  std::vector<TensorGuard> outside;
+  std::vector<uint64_t> outside_ids;     // of their storages
+  std::vector<int64_t> outside_offsets;  // in them, which a plan takes for granted
+  std::vector<int32_t> shared;  // for each argument, the outside tensor with its storage, or -1
+
+  // Notes the state after the recording.
+  void finish(const Recorded& recorded, const std::vector<Tensor>& tensors);
+  // Returns why the recording does not hold for a call, or null.
+  const char* mismatch(const std::vector<Tensor>& tensors, const std::vector<double>& numbers,
+                       const Recorded& recorded);
+};
+
+// Returns what is known of a call before the function runs.
+Guards guards_of_call(const std::vector<Tensor>& arguments, const std::vector<double>& constants);
+
+}  // namespace mytorch::graph

@@ -1,0 +1,18 @@
+// What nn::MultiheadAttention and F::multi_head_attention_forward share.
+#pragma once
+
+#include <tuple>
+
+#include "mytorch/nn/attention.h"
+#include "mytorch/nn/transformer.h"
+
+namespace mytorch::nn {
+
+// Attention of several heads before the output's projection: (L, N, E), or (N, L, E) if the inputs
+// are `batch_first`, or the same without N; and the weights. `name` begins the messages of errors.
+std::tuple<Tensor, Tensor> attend(const char* name, const Tensor& query, const Tensor& key,
+                                  const Tensor& value,
+                                  const functional::MultiheadAttentionForwardArgs& options,
+                                  bool batch_first, const AttentionFunction& attention = {});
+
+}  // namespace mytorch::nn

@@ -1,0 +1,24 @@
+// The members that hold a module's parameters, for what replaces them.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "mytorch/nn/module.h"
+
+namespace mytorch::nn::detail {
+
+struct ParameterAccess {
+  // Calls `function` with every member, also with those that hold the same tensor.
+  static void visit(const Module& module,
+                    const std::function<void(const std::string& name, Tensor& member)>& function);
+  // Whether members of the module itself are computed from others.
+  static bool is_parametrized(const Module& module);
+  // Returns the name and the pointer of a child that is held by pointer, as an element of a list.
+  static const std::string& child_name(const Module& module, size_t index);
+  static std::shared_ptr<Module> child(const Module& module, size_t index);
+};
+
+}  // namespace mytorch::nn::detail

@@ -1,0 +1,41 @@
+#include "plan/json.h"
+
+#include <cmath>
+#include <fstream>
+
+#include "core/types/errors.h"
+
+namespace mytorch::plan {
+
+Json read_json(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) fail(ErrorCode::kIo, "[plan] cannot read ", path);
+  Json json = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded() || !(json.is_object() || json.is_array())) {
+    fail(ErrorCode::kValue, "[plan] ", path, " is no JSON object or array");
+  }
+  return json;
+}
+
+double positive(const Json& object, const char* name, const std::string& where) {
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  if (!object.is_object() || found == object.end()) {
+    fail(ErrorCode::kValue, "[plan] ", where, " has no ", name);
+  }
+  const double value = found->is_number() ? found->get<double>() : 0;
+  if (!(value > 0) || !std::isfinite(value)) {
+    fail(ErrorCode::kValue, "[plan] ", where, ": ", name, " is ", found->dump(),
+         ": give a positive number");
+  }
+  return value;
+}
+
+int64_t whole(const Json& object, const char* name, const std::string& where) {
+  const double value = positive(object, name, where);
+  if (value != std::floor(value) || value > 1e15) {
+    fail(ErrorCode::kValue, "[plan] ", where, ": ", name, " is ", value, ": give a whole number");
+  }
+  return static_cast<int64_t>(value);
+}
+
+}  // namespace mytorch::plan

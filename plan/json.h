@@ -1,0 +1,19 @@
+// JSON files of people, whose mistakes are named.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace mytorch::plan {
+
+using Json = nlohmann::json;
+
+// Throws Error(kIo) for a file that cannot be read, and Error(kValue) for one that is no JSON
+// object or array.
+Json read_json(const std::string& path);
+
+// Returns a positive, finite number of an object. Throws Error(kValue) if it is missing or is none.
+double positive(const Json& object, const char* name, const std::string& where);
+int64_t whole(const Json& object, const char* name, const std::string& where);
+
+}  // namespace mytorch::plan

@@ -1,0 +1,211 @@
+#include "plan/step.h"
+
+#include <algorithm>
+
+namespace mytorch::plan {
+namespace {
+
+// Seconds of one micro-batch.
+struct Part {
+  double compute = 0, tensor = 0, context = 0, expert = 0;
+  double all() const { return compute + tensor + context + expert; }
+  void add(const Part& other, double times) {
+    compute += times * other.compute;
+    tensor += times * other.tensor;
+    context += times * other.context;
+    expert += times * other.expert;
+  }
+};
+
+class Costs {
+ public:
+  Costs(const Model& model, const Layout& layout, const Precision& precision,
+        const Machine& machine)
+      : m(model), l(layout), precision_(precision), machine_(machine), gpu(machine.gpu) {}
+
+  Part layer_forward() const {
+    Part part = products(false);
+    attention(false, part);
+    part.compute += stream(1);
+    // Before each of the two pairs of products the sequence is gathered, behind it the results are
+    // summed and scattered.
+    tensor_exchange(4, part);
+    experts_exchange(2, part);
+    return part;
+  }
+  Part layer_backward() const {
+    Part part = products(true);
+    attention(true, part);
+    part.compute += stream(2);
+    // The same the other way around, and the gathered inputs again for the weights' gradients.
+    tensor_exchange(6, part);
+    experts_exchange(2, part);
+    if (l.recompute == Recompute::kFull) part.add(layer_forward(), 1);
+    if (l.recompute == Recompute::kSelective) part.compute += stream(0.5);
+    return part;
+  }
+  // The head and the loss, forward and backward.
+  Part head() const {
+    const double classes = number(m.vocabulary) / number(l.tensor), width = number(m.width);
+    Part part;
+    part.compute = linear(tokens, classes, width, false) + linear(tokens, classes, width, true);
+    // A loss that is not fused reads or writes logits ten times, mostly in float32.
+    part.compute += stream_seconds(gpu, tokens * classes * 36, 10);
+    tensor_exchange(3, part);
+    return part;
+  }
+
+  double tokens_bytes() const { return tokens * number(m.width) * precision_.activation; }
+
+ private:
+  // A product (t, in) x (in, out), or the two of its gradients.
+  double linear(double t, double out, double in, bool backward) const {
+    if (!backward) return matmul_seconds(gpu, t, out, in);
+    return matmul_seconds(gpu, t, in, out) + matmul_seconds(gpu, in, out, t);
+  }
+
+  Part products(bool backward) const {
+    const double tp = number(l.tensor), d = number(m.head_width), width = number(m.width);
+    const double key_heads = std::max(1.0, number(m.key_heads) / tp);
+    const double heads = number(m.heads) / tp, hidden = number(m.hidden) / tp;
+    const double up = (m.gated ? 2 : 1) * hidden;
+    Part part;
+    part.compute = linear(tokens, d * (heads + 2 * key_heads), width, backward) +
+                   linear(tokens, width, d * heads, backward);
+    if (m.experts == 0) {
+      part.compute += linear(tokens, up, width, backward) + linear(tokens, width, hidden, backward);
+      return part;
+    }
+    // Each rank has some experts, whose tokens come from all ranks that share them.
+    const double here = number(m.experts / l.expert);
+    const double rows = tokens * number(m.top_k) / here;
+    part.compute +=
+        linear(tokens, number(m.experts), width, backward) +
+        here * (linear(rows, up, width, backward) + linear(rows, width, hidden, backward));
+    return part;
+  }
+
+  void attention(bool backward, Part& part) const {
+    const double tp = number(l.tensor), cp = number(l.context), d = number(m.head_width);
+    const double rows = number(m.sequence) / cp;
+    // Each step of the ring has the keys of one rank; the zigzag gives all of them half of the
+    // work.
+    const double step = attention_seconds(gpu, number(l.micro_batch), number(m.heads) / tp, rows,
+                                          rows, d, /*causal=*/true, backward);
+    part.compute += cp * step;
+    if (l.context == 1) return;
+    const double key_heads = std::max(1.0, number(m.key_heads) / tp);
+    const double keys = 2 * tokens * key_heads * d;
+    // Backward sends gradients in float32 beside the keys.
+    const double bytes = keys * precision_.activation + (backward ? keys * 4 : 0);
+    const double message = message_seconds(machine_, {l.context, l.tensor}, bytes);
+    part.context += (cp - 1) * std::max(0.0, message - step);
+  }
+
+  // Norms, residuals, dropout, activation and the rotation of queries and keys: what they read and
+  // write, in passes over a layer's values.
+  double stream(double times) const {
+    const double tp = number(l.tensor), width = number(m.width) / tp;
+    const double d = number(m.head_width);
+    const double taken = number(std::max<int64_t>(m.top_k, 1));
+    double values = 12 * width + (m.gated ? 3 : 2) * taken * number(m.hidden) / tp +
+                    3 * d * number(m.heads) / tp;
+    if (m.experts > 0) values += 8 * taken * width;  // permutations of tokens
+    return stream_seconds(gpu, times * tokens * values * precision_.activation, 8);
+  }
+
+  void tensor_exchange(int times, Part& part) const {
+    const double one = all_gather_seconds(machine_, {l.tensor, 1}, tokens_bytes());
+    part.tensor += times * one * (1 - machine_.tensor_overlap);
+  }
+
+  void experts_exchange(int times, Part& part) const {
+    if (l.expert == 1) return;
+    const double bytes = tokens_bytes() * number(m.top_k) / number(l.tensor);
+    part.expert += times * all_to_all_seconds(machine_, {l.expert, l.tensor}, bytes);
+  }
+
+  const Model& m;
+  const Layout& l;
+  const Precision& precision_;
+  const Machine& machine_;
+  const Gpu& gpu;
+  double tokens = number(l.micro_batch) * number(m.sequence) / number(l.context);
+};
+
+}  // namespace
+
+Step step_of(const Model& m, const Layout& l, const Precision& precision, const Machine& machine) {
+  const Costs costs(m, l, precision, machine);
+  const double n = number(l.micro_batches(m)), pp = number(l.pipeline), v = number(l.interleave);
+  const Part forward = costs.layer_forward(), backward = costs.layer_backward(),
+             head = costs.head();
+  const double layers = number(m.layers) / pp;
+  Part usual;
+  usual.add(forward, layers);
+  usual.add(backward, layers);
+  // Each micro-batch adds to the sums of gradients, which it reads and writes.
+  usual.compute +=
+      stream_seconds(machine.gpu, 2 * precision.gradient * parameters_of_rank(m, l, 0).all(), 0);
+  Part slowest = usual;
+  slowest.add(head, 1);
+
+  Step step;
+  step.compute = n * slowest.compute;
+  step.tensor = n * slowest.tensor;
+  step.context = n * slowest.context;
+  step.expert = n * slowest.expert;
+  if (l.pipeline > 1) {
+    // Of 1F1B, pp - 1 turns of the other stages; with v stages on a rank, of a v-th of them each.
+    // (Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", 2021.)
+    const Ranks stages{l.pipeline, l.data * l.context * l.tensor};
+    const double message =
+        message_seconds(machine, stages, costs.tokens_bytes() / number(l.tensor));
+    step.bubble = (pp - 1) / v * (usual.all() + 2 * message);
+    step.pipeline = n * v * 2 * message * (1 - machine.pipeline_overlap);
+  }
+
+  // Gradients are reduced beside the last micro-batch's backward, parameters gathered beside the
+  // first one's forward. Without ZeRO one all-reduce takes the place of both.
+  double shared = 0, experts = 0;
+  for (const int64_t stage : {int64_t{0}, l.pipeline - 1}) {
+    const RankParameters p = parameters_of_rank(m, l, stage);
+    shared = std::max(shared, p.shared);
+    experts = std::max(experts, p.experts);
+  }
+  const Ranks ranks{l.data * l.context, l.tensor};
+  const Ranks sharing{l.data * l.context / l.expert, l.tensor * l.expert};
+  const auto exchange = [&](double bytes) {
+    return all_gather_seconds(machine, ranks, bytes * shared) +
+           all_gather_seconds(machine, sharing, bytes * experts);
+  };
+  const double all_forward = forward.all() * layers, all_backward = backward.all() * layers;
+  const auto exposed = [&](double communication, double beside) {
+    return communication - std::min(communication * machine.data_overlap, beside);
+  };
+  const double gradients = exchange(precision.gradient), parameters = exchange(precision.parameter);
+  if (l.zero == 0) {
+    step.data = exposed(2 * gradients, all_backward);
+  } else if (l.zero == 1) {
+    step.data = exposed(gradients, all_backward) + exposed(parameters, all_forward);
+  } else if (l.zero == 2) {  // a reduction for each micro-batch
+    step.data = n * exposed(gradients, all_backward) + exposed(parameters, all_forward);
+  } else {  // and parameters, forward and backward
+    step.data =
+        n * (exposed(parameters, all_forward) + exposed(parameters + gradients, all_backward));
+  }
+  // Reads gradient, state and parameter, and writes the last two.
+  const double bytes = precision.gradient + 2 * precision.optimizer + precision.parameter;
+  const double copies = number(l.data * l.context);
+  const double trained =
+      l.zero >= 1 ? shared / copies + experts * number(l.expert) / copies : shared + experts;
+  step.optimizer = stream_seconds(machine.gpu, bytes * trained, 2);
+  step.host = machine.gpu.step;
+  return step;
+}
+
+double utilization(const Model& m, const Machine& machine, int64_t gpus, double seconds) {
+  return m.flops() / (seconds * number(gpus) * machine.gpu.flops);
+}
+
+}  // namespace mytorch::plan

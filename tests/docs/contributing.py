@@ -1,0 +1,79 @@
+"""Follows part (b) of docs/contributing.md: codegen takes its record and its samples, and its C++ compiles.
+
+    python3 contributing.py COMPILER NVCC
+
+NVCC may be empty: the CUDA kernel is left out then.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ["abi", "core", "dispatcher", "autograd", "graph", "distributed", "nn", "text", "backends/sdk"]
+compiler, nvcc = sys.argv[1:3]
+
+page = (ROOT / "docs/contributing.md").read_text()
+blocks = {}
+for indent, language, text in re.findall(r"^( *)```(\w+)\n((?:.*\n)*?) *```$", page, re.M):
+    blocks.setdefault(language, []).append(re.sub(f"^{indent}", "", text, flags=re.M))
+
+
+def block(language: str, part: str) -> str:
+    """Returns the block of a language that contains a text."""
+    (found,) = [text for text in blocks[language] if part in text]
+    return found
+
+
+def run(*command: object, cwd: Path | None = None) -> None:
+    done = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{done.stdout}{done.stderr}\nfailed: {' '.join(map(str, command))}")
+
+
+def append(path: Path, text: str) -> None:
+    path.write_text(path.read_text() + "\n" + text)
+
+
+with tempfile.TemporaryDirectory() as name:
+    tree = Path(name)
+    for path in ["ops.yaml", "abi/ops.lock", "abi/include/mytorch/abi.h", "ops/normalization.cpp"]:
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, tree / path)
+    for folder in ["codegen", "conformance", "bench"]:
+        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__", "tests", "*.cpp"))
+    for path in [*ROOT.glob("*/*.py"), *ROOT.glob("backends/*/emit.py")]:
+        copy = tree / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
+
+    append(tree / "ops.yaml", block("yaml", "- op: cube("))
+    append(tree / "ops.yaml", block("yaml", "- op: center("))
+    append(tree / "conformance/samples/normalization.yaml", block("yaml", 'dim: 1}, error: "out of range"'))
+    generate = ["-m", "codegen.generate", "--ops", "ops.yaml", "--lock", "abi/ops.lock"]
+    run(sys.executable, *generate, "--lock-mode", "write", cwd=tree)
+    run(sys.executable, *generate, "--out", "generated", cwd=tree)
+
+    include = [f"-I{tree}"]
+    include += [f"-I{tree}/generated/{folder}" for folder in ["include", "private", "backend/include"]]
+    include += [f"-I{ROOT}", *[f"-I{ROOT}/{room}/include" for room in ROOMS]]
+    check = [compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", *include]
+
+    meaning = block("cpp", "TensorSpec center(").split("\n\n", 1)
+    source = (tree / "ops/normalization.cpp").read_text()
+    (tree / "meaning.cpp").write_text(f"{meaning[0]}\n{source}\nnamespace mytorch {{\n{meaning[1]}}}\n")
+    run(*check, tree / "meaning.cpp")
+
+    for backend, kind in [("cpu-openmp", "cpp"), ("cuda", "cu")]:
+        registry = f"backends/{backend}/registry.h"
+        (tree / registry).parent.mkdir(parents=True, exist_ok=True)
+        text = (ROOT / registry).read_text()
+        (tree / registry).write_text(re.sub(r"(_FAMILIES\(FAMILY\))( *\\\n)", r"\1 FAMILY(center)\2", text, count=1))
+        (tree / f"center.{kind}").write_text(block("cpp", registry))
+    run(*check, tree / "center.cpp")
+    if nvcc:
+        flags = ["-std=c++20", "--expt-relaxed-constexpr", "-ptx", "-arch=compute_90", "-o", tree / "center.ptx"]
+        run(nvcc, *flags, *include, tree / "center.cu")

@@ -1,0 +1,190 @@
+// `mytorch plan`: predicts step times of a model on many GPUs, and ranks the ways to divide it.
+#include <cmath>
+#include <iomanip>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+
+#include "mytorch/error.h"
+#include "plan/calibrate.h"
+#include "plan/published.h"
+#include "plan/search.h"
+#include "tools/commands.h"
+
+namespace mytorch::tools {
+namespace {
+
+using plan::Found;
+using plan::Machine;
+using plan::Model;
+using plan::Plan;
+using plan::Wanted;
+
+struct PlanOptions {
+  std::string model, gpu = "h100", network = "ib400", machine, calibrate, recompute;
+  Wanted wanted;
+  std::optional<int64_t> batch, sequence;
+  int top = 10;
+  bool published = false;
+};
+
+std::string fixed(double value, int digits) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(digits) << value;
+  return text.str();
+}
+std::string percent(double share) { return fixed(100 * share, 1) + " %"; }
+std::string gigabytes(double bytes) { return fixed(bytes / 1e9, 1); }
+
+std::string communication(const Plan& p) {
+  const plan::Step& s = p.step;
+  return percent((s.tensor + s.context + s.expert + s.pipeline + s.data) / s.seconds());
+}
+
+void print_row(std::ostream& out, const Plan& p) {
+  const plan::Layout& l = p.layout;
+  out << std::right << std::setw(5) << l.data << std::setw(4) << l.tensor << std::setw(4)
+      << l.pipeline << std::setw(4) << l.context << std::setw(4) << l.expert << std::setw(6)
+      << l.zero << std::setw(7) << l.micro_batch << std::setw(8) << l.interleave << "  "
+      << std::left << std::setw(10) << plan::recompute_name(l.recompute) << std::right
+      << std::setw(9) << fixed(p.step.seconds(), 3) << std::setw(9) << gigabytes(p.memory.total())
+      << std::setw(9) << percent(p.utilization) << std::setw(9)
+      << percent(p.step.bubble / p.step.seconds()) << std::setw(9) << communication(p) << "\n";
+}
+
+void print_details(std::ostream& out, const Plan& p) {
+  const plan::Step& s = p.step;
+  const plan::Memory& m = p.memory;
+  out << "\nthe first: seconds of compute " << fixed(s.compute, 3) << ", bubble "
+      << fixed(s.bubble, 3) << ", exposed communication of tp " << fixed(s.tensor, 3) << ", cp "
+      << fixed(s.context, 3) << ", ep " << fixed(s.expert, 3) << ", pp " << fixed(s.pipeline, 3)
+      << ", dp " << fixed(s.data, 3) << ", optimizer " << fixed(s.optimizer, 3) << ", rest "
+      << fixed(s.host, 3) << "\n           GB of parameters " << gigabytes(m.parameters)
+      << ", gradients " << gigabytes(m.gradients) << ", optimizer " << gigabytes(m.optimizer)
+      << ", activations " << gigabytes(m.activations) << ", buffers " << gigabytes(m.buffers)
+      << ", reserved " << gigabytes(m.reserved) << "\n";
+}
+
+std::string machine_line(const Machine& m) {
+  return m.gpu.name + " (" + fixed(m.gpu.flops / 1e12, 0) + " TFLOP/s, " + gigabytes(m.gpu.memory) +
+         " GB), " + std::to_string(m.node) + " a node, " + m.outer.name + " (" +
+         fixed(m.outer.bandwidth / 1e9, 1) + " GB/s a GPU)";
+}
+
+int print_plans(const PlanOptions& o, const Machine& machine) {
+  if (o.model.empty()) {
+    throw Error(ErrorCode::kValue, "[plan] give --model and --gpus, --published, or --calibrate");
+  }
+  Model model = plan::find_model(o.model);
+  if (o.batch) model.batch = *o.batch;
+  if (o.sequence) model.sequence = *o.sequence;
+  const Found found = plan::search(model, machine, o.wanted);
+  std::ostream& out = std::cout;
+  out << model.name << ": " << fixed(model.parameters() / 1e9, 2)
+      << " billion parameters, batches of " << model.batch << " sequences of " << model.sequence
+      << " tokens\n"
+      << o.wanted.gpus << " x " << machine_line(machine) << "\n"
+      << found.tried << " layouts, " << found.too_large << " of them too large for the memory\n\n";
+  if (found.plans.empty()) {
+    if (found.smallest) {
+      out << "none fits; the smallest needs " << gigabytes(found.smallest->memory.total())
+          << " GB: " << found.smallest->layout.text() << "\n";
+    } else {
+      out << "none divides the model:\n";
+      for (const auto& [reason, count] : found.refused) {
+        out << "  " << count << " layouts: " << reason << "\n";
+      }
+    }
+    return 1;
+  }
+  out << "   dp  tp  pp  cp  ep  zero  micro  stages  recompute   step, s       GB      MFU   "
+         "bubble"
+         "  commun.\n";
+  const size_t rows = std::min(found.plans.size(), static_cast<size_t>(o.top));
+  for (size_t i = 0; i < rows; ++i) print_row(out, found.plans[i]);
+  print_details(out, found.plans.front());
+  return 0;
+}
+
+int print_published(const Machine& machine) {
+  std::ostream& out = std::cout;
+  out << "Megatron-LM's table (README.md), sequences of 4096 tokens, on " << machine_line(machine)
+      << "\n\nmodel       GPUs   tp   pp  micro  stages  recompute  measured   predicted    "
+         "error\n";
+  double worst = 0;
+  for (const plan::Compared& c : plan::compare_with_megatron(machine)) {
+    const plan::Layout& l = c.plan.layout;
+    out << std::left << std::setw(10) << c.measured.model << std::right << std::setw(6) << l.gpus()
+        << std::setw(5) << l.tensor << std::setw(5) << l.pipeline << std::setw(7) << l.micro_batch
+        << std::setw(8) << l.interleave << "  " << std::left << std::setw(9)
+        << plan::recompute_name(l.recompute) << std::right << std::setw(10)
+        << fixed(c.measured.teraflops, 1) << std::setw(12)
+        << fixed(c.measured.teraflops * (1 + c.error), 1) << std::setw(9) << percent(c.error)
+        << "\n";
+    worst = std::max(worst, std::abs(c.error));
+  }
+  out << "\nTFLOP/s of a GPU; the largest error is " << percent(worst) << "\n";
+  return 0;
+}
+
+int calibrate(const PlanOptions& o, const Machine& machine) {
+  const std::vector<plan::Point> points = plan::read_points(o.calibrate);
+  const Machine fitted = plan::calibrated(machine, points);
+  std::cout << plan::machine_text(fitted);
+  std::cerr << "measured      before        fitted, in us\n";
+  for (const plan::Point& p : points) {
+    std::cerr << std::right << std::setw(10) << fixed(1e6 * p.seconds, 1) << std::setw(12)
+              << fixed(1e6 * plan::predicted_seconds(machine, p), 1) << std::setw(14)
+              << fixed(1e6 * plan::predicted_seconds(fitted, p), 1) << "  " << p.kind << "\n";
+  }
+  return 0;
+}
+
+int run_plan(PlanOptions& o) {
+  const Machine machine =
+      o.machine.empty() ? plan::machine_of(o.gpu, o.network) : plan::read_machine(o.machine);
+  if (!o.calibrate.empty()) return calibrate(o, machine);
+  if (o.published) return print_published(machine);
+  if (!o.recompute.empty()) {
+    o.wanted.recompute = o.recompute == "none"        ? plan::Recompute::kNone
+                         : o.recompute == "selective" ? plan::Recompute::kSelective
+                                                      : plan::Recompute::kFull;
+  }
+  return print_plans(o, machine);
+}
+
+}  // namespace
+
+Run add_plan(CLI::App& app) {
+  auto o = std::make_shared<PlanOptions>();
+  Wanted& w = o->wanted;
+  app.add_option("--model", o->model, "A model's name, or a Hugging Face config.json");
+  app.add_option("--gpus", w.gpus, "Number of GPUs");
+  app.add_option("--gpu", o->gpu, "a100, h100, h200 or b200")->capture_default_str();
+  app.add_option("--network", o->network, "ib200, ib400, ib800, eth100 or eth400")
+      ->capture_default_str();
+  app.add_option("--machine", o->machine, "A machine file, in place of both");
+  app.add_option("--batch", o->batch, "Sequences of a step (default: the model's)");
+  app.add_option("--sequence", o->sequence, "Tokens of a sequence (default: the model's)");
+  app.add_option("--dp", w.data, "Data parallelism; what is not given is searched");
+  app.add_option("--tp", w.tensor, "Tensor parallelism");
+  app.add_option("--pp", w.pipeline, "Pipeline parallelism");
+  app.add_option("--cp", w.context, "Context parallelism");
+  app.add_option("--ep", w.expert, "Expert parallelism");
+  app.add_option("--zero", w.zero, "Stage of ZeRO, 0 to 3");
+  app.add_option("--micro-batch", w.micro_batch, "Sequences of a micro-batch");
+  app.add_option("--interleave", w.interleave, "Stages of a rank");
+  app.add_option("--recompute", o->recompute, "Activation checkpointing: none, selective or full")
+      ->check(CLI::IsMember({"none", "selective", "full"}));
+  app.add_option("--top", o->top, "Rows to print")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  app.add_flag("--published", o->published, "Compare predictions with Megatron-LM's table instead");
+  app.add_option("--calibrate", o->calibrate,
+                 "Fit the machine to measured points, and print its machine file instead");
+  return [o] { return run_plan(*o); };
+}
+
+}  // namespace mytorch::tools
