@@ -47,8 +47,10 @@ Tensor sum_to(const Tensor& x, IntList shape) {
 
 Tensor padded_to(const Tensor& x, IntList shape) {
   if (x.sizes() == shape) return x;
-  Tensor padded = x;
-  for (int64_t dim = 0; dim < x.dim(); ++dim) {
+  // A tensor of 0 dimensions counts as one of a single element.
+  if (shape.empty()) return padded_to(x, {1}).reshape({});
+  Tensor padded = x.dim() == 0 ? x.reshape({1}) : x;
+  for (int64_t dim = 0; dim < padded.dim(); ++dim) {
     const int64_t lacking = shape[static_cast<size_t>(dim)] - padded.size(dim);
     if (lacking == 0) continue;
     Dims sizes = to_dims(padded.sizes());

@@ -2,6 +2,7 @@
 // expression that creates them.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -51,8 +52,15 @@ class IntList {
   constexpr bool empty() const { return size_ == 0; }
   constexpr const int64_t* begin() const { return data(); }
   constexpr const int64_t* end() const { return data() + size_; }
-  constexpr int64_t operator[](size_t i) const { return data()[i]; }
-  constexpr int64_t back() const { return data()[size_ - 1]; }
+  // Builds with NDEBUG do not check the position.
+  constexpr int64_t operator[](size_t i) const {
+    assert(i < size_);
+    return data()[i];
+  }
+  constexpr int64_t back() const {
+    assert(size_ > 0);
+    return data()[size_ - 1];
+  }
   std::vector<int64_t> vec() const { return {begin(), end()}; }
   bool operator==(const IntList& other) const {
     if (size_ != other.size_) return false;
@@ -124,7 +132,10 @@ class FloatList {
   constexpr size_t size() const { return size_; }
   constexpr const double* begin() const { return data_; }
   constexpr const double* end() const { return data_ + size_; }
-  constexpr double operator[](size_t i) const { return data_[i]; }
+  constexpr double operator[](size_t i) const {
+    assert(i < size_);
+    return data_[i];
+  }
 
  private:
   const double* data_ = nullptr;
