@@ -1,6 +1,7 @@
 #include "dispatcher/choice/observe.h"
 
 #include <atomic>
+#include <mutex>
 #include <utility>
 
 #include "core/runtime/context.h"
@@ -15,11 +16,16 @@ std::atomic<int> looking{0};  // observers of all threads, plus one for the watc
 std::atomic<Watcher*> the_watcher{nullptr};
 thread_local Observe* innermost = nullptr;
 
+// Held until the kernels are resolved, so that no observer begins before its calls are observed.
+std::mutex resolving;
+
 void one_more() {
   load_default_backends();
+  const std::lock_guard<std::mutex> lock(resolving);
   if (looking.fetch_add(1) == 0) resolve_all();
 }
 void one_less() {
+  const std::lock_guard<std::mutex> lock(resolving);
   if (looking.fetch_sub(1) == 1) resolve_all();
 }
 
