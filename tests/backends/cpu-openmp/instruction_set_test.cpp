@@ -38,10 +38,8 @@ TEST(InstructionSet, TheEnvironmentPinsIt) {
     EXPECT_EQ(description().find("pinned"), std::string::npos) << description();
     return;
   }
-  const std::map<std::string, std::set<std::string>> names = {{"avx3", {"AVX3"}},
-                                                              {"avx3_bf16", {"AVX3"}},
-                                                              {"avx2", {"AVX2"}},
-                                                              {"plain", {"SCALAR", "EMU128"}}};
+  const std::map<std::string, std::set<std::string>> names = {
+      {"avx3", {"AVX3"}}, {"avx3_bf16", {"AVX3"}}, {"avx2", {"AVX2"}}, {"plain", {"SCALAR"}}};
   EXPECT_TRUE(names.at(pinned).contains(simd::instruction_set())) << simd::instruction_set();
   EXPECT_NE(description().find("pinned by MYTORCH_CPU"), std::string::npos) << description();
   EXPECT_EQ(simd::has_bfloat16_pairs(), pinned == std::string("avx3_bf16"));
