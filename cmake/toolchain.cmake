@@ -2,12 +2,17 @@
 
 find_program(CCACHE ccache)
 if(CCACHE)
+  # Paths below the root are relative to ccache, so that a clone in another folder finds what this one compiled.
+  set(ccache env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR})
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")  # a debugger needs the folder of this clone
+    list(APPEND ccache CCACHE_NOHASHDIR=1)
+  endif()
   # With precompiled headers, ccache must ignore macros and timestamps. It takes a file's includes from the compiler
   # instead of preprocessing the file again.
-  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${ccache} CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
-  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
-  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${ccache} ${CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${ccache} ${CCACHE})
 endif()
 foreach(linker mold lld)
   find_program(LINKER_${linker} NAMES ${linker} ld.${linker})
@@ -49,6 +54,8 @@ if(MYTORCH_SANITIZE)
   add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${MYTORCH_SANITIZE}>
     $<$<COMPILE_LANGUAGE:C,CXX>:-fno-omit-frame-pointer>)
   add_link_options(-fsanitize=${MYTORCH_SANITIZE})
+  # Checks the positions of elements of vectors, spans and strings.
+  add_compile_definitions(_GLIBCXX_ASSERTIONS)
   # GCC's names, which clang does not define.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND MYTORCH_SANITIZE MATCHES "address")
     add_compile_definitions(__SANITIZE_ADDRESS__=1)
