@@ -34,7 +34,11 @@ extern "C" MT_EXPORT int MYTORCH_BACKEND_INIT(const mt_host* host, mt_backend* b
   using namespace mytorch;
   const int status = sdk::status_of(
       [] {
-        if (cpu::pinned() != nullptr) simd::pin_instruction_set(cpu::pinned());
+        if (cpu::pinned() != nullptr) {
+          simd::pin_instruction_set(cpu::pinned());
+        } else {
+          simd::use_best_instruction_set();
+        }
       },
       [host](int error, const char* message) {
         if (host->set_error != nullptr) host->set_error(error, message);

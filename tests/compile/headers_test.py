@@ -7,16 +7,16 @@ Usage: headers_test.py COMPILER FOLDER... -- FLAG...      with the folders of th
 """
 
 import pathlib
-import shutil
 import subprocess
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+import needs
 
 compiler = sys.argv[1]
 folders = [pathlib.Path(folder) for folder in sys.argv[2 : sys.argv.index("--")]]
 flags = sys.argv[sys.argv.index("--") + 1 :]
-if shutil.which(compiler) is None:
-    print(f"no {compiler}")
-    sys.exit(77)
+needs.need("clang" if "clang" in compiler else "gcc", compiler)
 
 # Needs Eigen.
 optional = {"mytorch/eigen.h"}

@@ -2,21 +2,21 @@
 
 Usage: mistakes_test.py COMPILER FLAG...
 
-Exits with 77, which skips the test, if there is no such compiler.
+The test is skipped if there is no such compiler.
 """
 
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+import needs
+
 source = pathlib.Path(__file__).parent / "mistakes.cpp"
 compiler = sys.argv[1]
-if shutil.which(compiler) is None:
-    print(f"no {compiler}")
-    sys.exit(77)
+needs.need("clang" if "clang" in compiler else "gcc", compiler)
 is_clang = "clang" in pathlib.Path(compiler).name
 flags = ["-std=c++20", "-fsyntax-only", *(["-ferror-limit=0"] if is_clang else []), *sys.argv[2:]]
 environment = {**os.environ, "LC_ALL": "C"}

@@ -196,7 +196,22 @@ TEST_F(BackendPathDeathTest, PrefersByName) {
   EXPECT_IN_NEW_PROCESS(
       prefers_by_name(),
       "^mytorch: warning: \\[backend\\] MYTORCH_PREFER names 'nobody', which is not "
-      "loaded \\(loaded: .*cpu-openmp, reference\\)\n$");
+      "loaded \\(loaded: [^\n]*cpu-openmp, [^\n]*reference[^\n]*\\)\n$");
+}
+
+void refuses_an_instruction_set(const char* name, const char* without, const char* part) {
+  setenv("MYTORCH_CPU", name, 1);
+  setenv("MYTORCH_TEST_WITHOUT", without, 1);
+  setenv("MYTORCH_BACKEND_PATH", "", 1);
+  expect_error(ErrorCode::kInternal, {"MYTORCH_CPU", name, part}, [] {
+    load_backend(build_folder() + "/lib/mytorch/backends/mytorch_cpu_openmp.so");
+  });
+}
+
+TEST_F(BackendPathDeathTest, AnInstructionSetThatIsMissingIsAnError) {
+  EXPECT_IN_NEW_PROCESS(refuses_an_instruction_set("avx9", "", "expected avx2"), "^$");
+  EXPECT_IN_NEW_PROCESS(refuses_an_instruction_set("avx3", "gpu,avx3", "lacks the instruction set"),
+                        "^$");
 }
 
 void prefers_for_one_op() {

@@ -1,6 +1,6 @@
 """Tests `mytorch launch`.
 
-python3 launch_test.py MYTORCH RANKS_PROGRAM
+python3 launch_test.py MYTORCH RANKS_PROGRAM MPIEXEC
 """
 
 import os
@@ -9,8 +9,12 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
-mytorch, program = sys.argv[1:]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import needs
+
+mytorch, program, mpiexec = sys.argv[1:]
 
 
 def run(*arguments, **options):
@@ -73,6 +77,7 @@ assert launched.wait(20) == 0
 # Without MPI, processes on CPUs have no engine, and the error says what to do.
 found = run("--ranks", "2", program)
 check(found.returncode != 0 and "mytorch launch --mpi" in found.stderr, "no engine")
+needs.need("mpi", mpiexec)
 environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_NUM_THREADS="1")
 environment["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none"
 found = run("--ranks", "2", "--mpi", program, env=environment)

@@ -16,7 +16,11 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import needs
+
 mpiexec, program, ranks, *role = sys.argv[1:]
+needs.need("mpi", mpiexec)
 limited, checked = role == ["limited"], role in (["checked"], ["differs"])
 if role in (["limited"], ["checked"]):
     role = []
@@ -35,7 +39,10 @@ if checked:
     environment["MYTORCH_DISTRIBUTED_CHECK"] = "1"
 command = [mpiexec, "-n", ranks]
 if role == ["dies"] and b"Open MPI" in subprocess.run([mpiexec, "--version"], capture_output=True).stdout:
-    command += ["--mca", "orte_abort_on_non_zero_status", "0", "--enable-recovery"]  # the ranks find out themselves
+    # The ranks find out themselves. The launcher may end them all the same, by SIGTERM, which they ignore; it waits for
+    # their reports before it sends SIGKILL.
+    command += ["--mca", "orte_abort_on_non_zero_status", "0", "--enable-recovery"]
+    command += ["--mca", "odls_base_sigkill_timeout", "15"]
 
 
 def children(process: int) -> list[str]:

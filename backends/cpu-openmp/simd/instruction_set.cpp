@@ -1,6 +1,7 @@
 #include "backends/cpu-openmp/simd/instruction_set.h"
 
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 
 #include "hwy/targets.h"
@@ -9,23 +10,36 @@
 namespace mytorch::simd {
 namespace {
 
+// Whether a pin leaves out the products of bfloat16.
+bool without_pairs = false;
+
+constexpr int64_t better_than(int64_t target) { return target - 1; }  // which have lower bits
+
+// Whether tests take AVX-512 for absent (tests/needs.py).
+bool without_avx3() {
+  const char* without = std::getenv("MYTORCH_TEST_WITHOUT");
+  if (without == nullptr) return false;
+  return ("," + std::string(without) + ",").find(",avx3,") != std::string::npos;
+}
+
+int64_t usable() {
+  const int64_t sets = hwy::SupportedTargets() & HWY_TARGETS;
+  return without_avx3() ? sets & ~better_than(HWY_AVX2) : sets;
+}
+
 bool processor_has_pairs() {
 #if defined(__x86_64__)
-  return (HWY_TARGETS & HWY_AVX3) != 0 && __builtin_cpu_supports("avx512bf16") != 0;
+  return (HWY_TARGETS & HWY_AVX3) != 0 && !without_avx3() &&
+         __builtin_cpu_supports("avx512bf16") != 0;
 #else
   return false;
 #endif
 }
 
-// Whether a pin leaves out the products of bfloat16.
-bool without_pairs = false;
-
-int64_t usable() { return hwy::SupportedTargets() & HWY_TARGETS; }
-
 int64_t target_named(std::string_view name) {
   if (name == "avx3" || name == "avx3_bf16") return HWY_AVX3;
   if (name == "avx2") return HWY_AVX2;
-  if (name == "plain") return HWY_SCALAR | HWY_EMU128;
+  if (name == "plain") return HWY_SCALAR;
   throw sdk::Error(MT_ERROR_VALUE, "MYTORCH_CPU=" + std::string(name) +
                                        ": expected avx2, avx3, avx3_bf16 or plain");
 }
@@ -41,7 +55,11 @@ void pin_instruction_set(std::string_view name) {
                                                instruction_set());
   }
   without_pairs = name != "avx3_bf16";
-  hwy::DisableTargets(target - 1);  // better sets have lower bits
+  hwy::DisableTargets(better_than(target));
+}
+
+void use_best_instruction_set() {
+  if (without_avx3()) hwy::DisableTargets(better_than(HWY_AVX2));
 }
 
 const char* instruction_set() {

@@ -11,6 +11,9 @@ namespace mytorch::simd {
 // processor or this build lacks the set.
 void pin_instruction_set(std::string_view name);
 
+// What happens without a pin. Called before the first vector function.
+void use_best_instruction_set();
+
 // Returns Highway's name of the set in use, the best one unless one is pinned: "AVX3", "AVX2", ...
 const char* instruction_set();
 

@@ -13,7 +13,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+import needs
+
 mpiexec, mnist = sys.argv[1:]
+needs.need("mpi", mpiexec)
 folder = tempfile.TemporaryDirectory()
 numbers = random.Random(1)
 for name, count in (("train", 256), ("t10k", 64)):
