@@ -3,6 +3,9 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,7 +60,13 @@ std::string how_it_ended(int status) {
   return "exited with status " + std::to_string(WEXITSTATUS(status));
 }
 
-[[noreturn]] void be_child(const std::function<void(const Tell&)>& work, int lines, int errors) {
+[[noreturn]] void be_child(const std::function<void(const Tell&)>& work, pid_t parent, int lines,
+                           int errors) {
+#ifdef __linux__
+  // A killed parent, at the time limit of a test, leaves no child behind.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);
+#endif
   dup2(errors, STDERR_FILENO);
   int status = 0;
   try {
@@ -99,6 +108,9 @@ Outcome outcome_of(const std::string& op, const Json& json) {
 
 }  // namespace
 
+// The seconds that a child may take before its first line.
+constexpr double kLoading = 60;
+
 Ended run_in_child(const std::function<void(const Tell& tell)>& work,
                    const std::function<void(const std::string& line)>& line, double seconds) {
   int told[2];
@@ -108,6 +120,7 @@ Ended run_in_child(const std::function<void(const Tell& tell)>& work,
                 std::string("[check] cannot create a pipe: ") + std::strerror(errno));
   }
   std::cout.flush();
+  const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) {
     throw Error(ErrorCode::kIo,
@@ -116,7 +129,7 @@ Ended run_in_child(const std::function<void(const Tell& tell)>& work,
   if (child == 0) {
     close(told[0]);
     close(errors[0]);
-    be_child(work, told[1], errors[1]);
+    be_child(work, parent, told[1], errors[1]);
   }
   close(told[1]);
   close(errors[1]);
@@ -124,17 +137,17 @@ Ended run_in_child(const std::function<void(const Tell& tell)>& work,
   Lines said([](const std::string& text) {
     if (text.find(" runs on the CPU for ") == std::string::npos) std::cerr << text << "\n";
   });
-  bool begun = false;  // loading may take longer than a case
+  bool begun = false;  // loading a backend may take longer than a case
   pollfd fds[2] = {{told[0], POLLIN, 0}, {errors[0], POLLIN, 0}};
   Ended ended;
   while (fds[0].fd >= 0 || fds[1].fd >= 0) {
     const int ready =
-        poll(fds, 2, static_cast<int>(1000 * (begun ? seconds : std::max(seconds, 60.0))));
-    begun = begun || ready > 0;
+        poll(fds, 2, static_cast<int>(1000 * (begun ? seconds : std::max(seconds, kLoading))));
+    begun = begun || (ready > 0 && fds[0].revents != 0);
     if (ready < 0 && errno == EINTR) continue;
     if (ready == 0) {
       std::ostringstream how;
-      how << "did not end within " << seconds << " s";
+      how << "did not end within " << (begun ? seconds : std::max(seconds, kLoading)) << " s";
       ended.how = how.str();
       kill(child, SIGKILL);
       break;
@@ -166,7 +179,6 @@ Report check_in_children(const std::vector<OpRecord>& catalog, const Options& op
     int number = -1;
     const auto work = [&](const Tell& tell) {
       prepare();
-      tell("loaded");
       Options there = here;
       there.begins = [&](const std::string& name, int n) {
         tell("begin " + std::to_string(n) + " " + name);

@@ -19,8 +19,9 @@ struct Ended {
 };
 
 // Runs work(tell) in a forked child and calls `line` in the parent for each line that the child
-// sends. Kills the child if it sends nothing for `seconds`. Forwards the child's stderr, except for
-// warnings about the fallback, which the report counts. The caller must not have other threads.
+// sends. Kills the child if it sends nothing for `seconds`, or for a minute before its first line,
+// if that is longer. Forwards the child's stderr, except for warnings about the fallback, which the
+// report counts. The caller must not have other threads. The child ends with the caller.
 Ended run_in_child(const std::function<void(const Tell& tell)>& work,
                    const std::function<void(const std::string& line)>& line, double seconds);
 

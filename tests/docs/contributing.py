@@ -1,8 +1,8 @@
 """Follows part (b) of docs/contributing.md: codegen takes its record and its samples, and its C++ compiles.
 
-    python3 contributing.py COMPILER NVCC
+    python3 contributing.py COMPILER NVCC [FOLDER ...]
 
-NVCC may be empty: the CUDA kernel is left out then.
+NVCC may be empty: the CUDA kernel is left out then. The folders are those of headers that the framework uses.
 """
 
 import re
@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ["abi", "core", "dispatcher", "autograd", "graph", "distributed", "nn", "text", "backends/sdk"]
-compiler, nvcc = sys.argv[1:3]
+compiler, nvcc, *folders = sys.argv[1:]
 
 page = (ROOT / "docs/contributing.md").read_text()
 blocks = {}
@@ -59,6 +59,8 @@ with tempfile.TemporaryDirectory() as name:
 
     include = [f"-I{tree}"]
     include += [f"-I{tree}/generated/{folder}" for folder in ["include", "private", "backend/include"]]
+    for folder in set(folders) - {"/usr/include"}:
+        include += ["-isystem", folder]
     include += [f"-I{ROOT}", *[f"-I{ROOT}/{room}/include" for room in ROOMS]]
     check = [compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", *include]
 
