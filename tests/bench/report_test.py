@@ -16,6 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import needs
+import processes
 
 MYTORCH = sys.argv.pop()
 BROWSERS = ["chromium", "chromium-browser", "google-chrome"]
@@ -25,7 +26,7 @@ BENCH = ["bench", "gelu", "--shapes=4096", "--backend=cpu-openmp,reference", "--
 
 
 def run(*words) -> subprocess.CompletedProcess:
-    return subprocess.run([MYTORCH, *map(str, words)], capture_output=True, text=True, timeout=200)
+    return processes.run([MYTORCH, *map(str, words)], capture_output=True, text=True, timeout=200)
 
 
 def browse(path: Path, script: str) -> dict:
@@ -40,7 +41,7 @@ def browse(path: Path, script: str) -> dict:
     with tempfile.TemporaryDirectory() as profile:
         flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"]
         command = [BROWSER, *flags, "--virtual-time-budget=5000", "--dump-dom", changed.as_uri()]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+        done = processes.run(command, capture_output=True, text=True, timeout=200)
     found = re.search(r'<pre id="result">(.*?)</pre>', done.stdout, re.S)
     if not found:
         raise AssertionError(f"the page ended early:\n{done.stderr[-2000:]}")

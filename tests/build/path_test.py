@@ -15,6 +15,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import processes
+
 ROOMS = {"src": "mytorch_(ops|tables)", "autograd": "mytorch_wrappers", "cpu": "mytorch_backend_cpu_openmp_objects"}
 
 
@@ -30,7 +33,7 @@ with tempfile.TemporaryDirectory() as temporary:
     build = tree / "build"
     off = [f"-DMYTORCH_{option}=OFF" for option in ("TESTS", "BENCH", "EXAMPLES", "PRECOMPILE", "TOGETHER")]
     configure = [cmake, "-G", "Ninja", "-S", str(tree), "-B", str(build), f"-DCMAKE_CXX_COMPILER={cxx}", *off]
-    subprocess.run(configure, check=True, stdout=subprocess.DEVNULL)
+    processes.run(configure, check=True, stdout=subprocess.DEVNULL)
     commands = json.loads((build / "compile_commands.json").read_text())
     objects = [(Path(c["file"]), output_of(c["command"])) for c in commands]
     targets = []
@@ -43,5 +46,5 @@ with tempfile.TemporaryDirectory() as temporary:
         targets += [output for file, output in objects if file == sources[0]]
     targets += [output for file, output in objects if file == tree / "core" / "types" / "dtype.cpp"]
     assert len(targets) == len(ROOMS) + 1, targets
-    subprocess.run([cmake, "--build", str(build), "--target", *targets, "--", "--quiet"], check=True)
+    processes.run([cmake, "--build", str(build), "--target", *targets, "--", "--quiet"], check=True)
 print(f"{len(targets)} sources compiled in {tree.name!r}")

@@ -13,12 +13,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import needs
+import processes
 
 mytorch, program, mpiexec = sys.argv[1:]
 
 
 def run(*arguments, **options):
-    return subprocess.run([mytorch, "launch", *arguments], capture_output=True, text=True, timeout=60, **options)
+    return processes.run([mytorch, "launch", *arguments], capture_output=True, text=True, timeout=60, **options)
 
 
 def check(holds, what):
@@ -56,7 +57,7 @@ check(found.returncode == 127 and "/no/such/program" in found.stderr, "no progra
 check(time.monotonic() - begun < 20, "time")
 
 # Signals are passed on.
-launched = subprocess.Popen(
+launched = processes.start(
     [
         mytorch,
         "launch",

@@ -18,6 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import needs
+import processes
 
 mpiexec, program, ranks, *role = sys.argv[1:]
 needs.need("mpi", mpiexec)
@@ -38,7 +39,7 @@ if limited:
 if checked:
     environment["MYTORCH_DISTRIBUTED_CHECK"] = "1"
 command = [mpiexec, "-n", ranks]
-if role == ["dies"] and b"Open MPI" in subprocess.run([mpiexec, "--version"], capture_output=True).stdout:
+if role == ["dies"] and b"Open MPI" in processes.run([mpiexec, "--version"], capture_output=True).stdout:
     # The ranks find out themselves. The launcher may end them all the same, by SIGTERM, which they ignore; it waits for
     # their reports before it sends SIGKILL.
     command += ["--mca", "orte_abort_on_non_zero_status", "0", "--enable-recovery"]
@@ -60,7 +61,7 @@ def children(process: int) -> list[str]:
 
 begun = time.monotonic()
 with tempfile.TemporaryFile("w+") as log:
-    launched = subprocess.Popen([*command, program, *role], env=environment, stdout=log, stderr=log)
+    launched = processes.start([*command, program, *role], env=environment, stdout=log, stderr=log)
     status = None
     while status is None and time.monotonic() - begun < 240:
         try:

@@ -7,10 +7,12 @@ NVCC may be empty: the CUDA kernel is left out then. The folders are those of he
 
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import processes
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ["abi", "core", "dispatcher", "autograd", "graph", "distributed", "nn", "text", "backends/sdk"]
@@ -29,7 +31,7 @@ def block(language: str, part: str) -> str:
 
 
 def run(*command: object, cwd: Path | None = None) -> None:
-    done = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True)
+    done = processes.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{done.stdout}{done.stderr}\nfailed: {' '.join(map(str, command))}")
 

@@ -4,10 +4,14 @@ import os
 import random
 import struct
 import subprocess
+import sys
 import unittest
 from pathlib import Path
 
 from programs import BIN, IMAGES, ProgramTest, cases, flipped
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import processes
 
 
 class LoadTest(ProgramTest):
@@ -114,7 +118,7 @@ class SaveTest(ProgramTest):
     def test_a_killed_training_leaves_a_whole_file(self):
         self.mnist("--save", self.network)
         size = self.network.stat().st_size
-        process = subprocess.Popen(
+        process = processes.start(
             [str(BIN / "mnist"), "--data", str(self.data), "--epochs", "100000", "--save", str(self.network)],
             stdout=subprocess.PIPE,
             text=True,

@@ -16,6 +16,9 @@ import unittest
 from collections.abc import Callable
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import processes
+
 BIN = Path(sys.argv.pop(1)).resolve()
 BACKENDS = BIN.parent / "lib/mytorch/backends"
 # The only backend that training needs here; loading others takes longer than the rest of a run.
@@ -94,7 +97,7 @@ class ProgramTest(unittest.TestCase):
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
                 resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
 
-        return subprocess.run(
+        return processes.run(
             [str(BIN / program), *map(str, args)],
             input=text,
             stdout=stdout,

@@ -5,12 +5,14 @@ Usage: commands_test.py MYTORCH FOLDER      with the programs of tests/graph/sav
 
 import json
 import struct
-import subprocess
 import sys
 import tempfile
 import unittest
 import xml.etree.ElementTree
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import processes
 
 COMMAND, FOLDER = sys.argv[1], Path(sys.argv[2])
 MODEL = FOLDER / "training-1.mtg"
@@ -18,7 +20,7 @@ TYPES = {"F32": "<f4", "I64": "<i8"}
 
 
 def command(*arguments: str, fails: bool = False) -> str:
-    run = subprocess.run([COMMAND, *map(str, arguments)], text=True, capture_output=True)
+    run = processes.run([COMMAND, *map(str, arguments)], text=True, capture_output=True)
     assert (run.returncode != 0) == fails, f"{arguments}: {run.returncode}\n{run.stdout}{run.stderr}"
     return run.stderr if fails else run.stdout
 

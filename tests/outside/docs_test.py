@@ -11,6 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import processes
+
 page, prefix, folder = sys.argv[1:4]
 shutil.rmtree(folder, ignore_errors=True)
 Path(folder).mkdir(parents=True)
@@ -24,7 +27,7 @@ for kind, name, block in re.findall(r"^```(\w+)(?: (\S+))?\n(.*?)^```", Path(pag
         Path(folder, name).write_text(block)
         continue
     assert kind == "sh", f"a {kind} block without a file name cannot be tested"
-    done = subprocess.run(
+    done = processes.run(
         ["bash", "-euo", "pipefail", "-c", block],
         cwd=folder,
         env=environment,

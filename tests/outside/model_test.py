@@ -7,9 +7,12 @@ Uses tests/outside/faulty.cpp without a fault, restricted to the entries in MYTO
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import processes
 
 mytorch, library = sys.argv[1:3]
 ALL = [
@@ -32,7 +35,7 @@ ALL = [
 
 
 def run(*arguments: str, entries: list[str]) -> tuple[int, str]:
-    ran = subprocess.run(
+    ran = processes.run(
         [mytorch, "check", library, *arguments],
         capture_output=True,
         text=True,

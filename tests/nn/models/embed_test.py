@@ -9,13 +9,16 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+import processes
+
 BERT = Path(__file__).resolve().parent / "goldens" / "bert"
 # Its 24 tokens.
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "creme", "owl", "##s", "night", "!", "a", "##b", "##c", "ø"]
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.argv[1], *map(str, arguments)], capture_output=True, text=True, timeout=60)
+    return processes.run([sys.argv[1], *map(str, arguments)], capture_output=True, text=True, timeout=60)
 
 
 with tempfile.TemporaryDirectory() as name:

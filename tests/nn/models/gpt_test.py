@@ -11,9 +11,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+import processes
+
 
 def run(*arguments: object) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.argv[1], *map(str, arguments)], capture_output=True, text=True, timeout=240)
+    return processes.run([sys.argv[1], *map(str, arguments)], capture_output=True, text=True, timeout=240)
 
 
 random.seed(1)

@@ -8,13 +8,13 @@ import os
 import random
 import re
 import struct
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 import needs
+import processes
 
 mpiexec, mnist = sys.argv[1:]
 needs.need("mpi", mpiexec)
@@ -44,7 +44,7 @@ environment = dict(
 def losses(ranks):
     options = ["--data", folder.name, "--epochs", "4", "--batch", "32", "--threads", "1"]
     command = [mnist, *options] if ranks == 1 else [mpiexec, "-n", str(ranks), mnist, "--distributed", *options]
-    found = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    found = processes.run(command, env=environment, capture_output=True, text=True, timeout=200)
     lines = re.findall(r"loss ([\d.]+) accuracy ([\d.]+)%", found.stdout)
     if found.returncode != 0 or len(lines) != 4:
         sys.exit(f"{ranks} ranks, status {found.returncode}:\n{found.stdout}{found.stderr}")

@@ -11,6 +11,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+import processes
+
 
 def write_images(folder: Path, count: int) -> None:
     """Writes images of two classes: red and blue rectangles on noise."""
@@ -26,7 +29,7 @@ def write_images(folder: Path, count: int) -> None:
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.argv[1], *map(str, arguments)], capture_output=True, text=True, timeout=240)
+    return processes.run([sys.argv[1], *map(str, arguments)], capture_output=True, text=True, timeout=240)
 
 
 random.seed(1)
