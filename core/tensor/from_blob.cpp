@@ -73,7 +73,7 @@ Tensor wrap_memory(const void* data, bool read_only, std::optional<ScalarType> t
   Storage* const storage =
       wrap_storage(options.device(), memory, bytes, released ? run_release : nullptr,
                    released ? new Release{std::move(deleter), memory} : nullptr);
-  const Tensor result = Tensor::adopt(new_tensor_over(storage, sizes, steps, dtype, 0));
+  Tensor result = Tensor::adopt(new_tensor_over(storage, sizes, steps, dtype, 0));
   result.impl()->read_only = read_only;
   // The memory is the caller's, pinned or not.
   if (options.requires_grad()) result.requires_grad_();

@@ -139,7 +139,7 @@ struct RingAttention : autograd::Function<RingAttention> {
       coming.wait();
       here = next;
     }
-    const Tensor output = sum->output.to(query.dtype());
+    Tensor output = sum->output.to(query.dtype());
     ctx->save_for_backward({query, key, value, output, sum->logsumexp});
     return output;
   }

@@ -41,8 +41,8 @@ struct Gather : autograd::Function<Gather> {
     ctx->saved_data["peer"] = peer;
     const Group& group = peer.group;
     const bool receives = group.rank() == peer.rank;
-    const Tensor all = mytorch::empty(with_rows(x.sizes(), receives ? x.size(0) * group.size() : 0),
-                                      x.dtype(), x.device());
+    Tensor all = mytorch::empty(with_rows(x.sizes(), receives ? x.size(0) * group.size() : 0),
+                                x.dtype(), x.device());
     group.gather(all, x, peer.rank);
     return all;
   }
@@ -59,8 +59,8 @@ struct Scatter : autograd::Function<Scatter> {
   // Ranks other than the source pass an anchor.
   static Tensor forward(FunctionContext* ctx, const Tensor& x, const Peer& peer) {
     ctx->saved_data["peer"] = peer;
-    const Tensor part = mytorch::empty(with_rows(peer.sizes, peer.sizes[0] / peer.group.size()),
-                                       x.dtype(), peer.group.device());
+    Tensor part = mytorch::empty(with_rows(peer.sizes, peer.sizes[0] / peer.group.size()),
+                                 x.dtype(), peer.group.device());
     peer.group.scatter(part, x, peer.rank);
     return part;
   }
@@ -93,7 +93,7 @@ struct Recv : autograd::Function<Recv> {
   static constexpr const char* kName = "recv";
   static Tensor forward(FunctionContext* ctx, const Tensor& anchor, const Peer& peer) {
     ctx->saved_data["peer"] = peer;
-    const Tensor x = mytorch::empty(peer.sizes, anchor.dtype(), peer.group.device());
+    Tensor x = mytorch::empty(peer.sizes, anchor.dtype(), peer.group.device());
     peer.group.recv(x, peer.rank);
     return x;
   }

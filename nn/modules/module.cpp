@@ -569,7 +569,7 @@ void Module::replace_members(const Extent& extent, const Tensor& from, const Ten
   for (size_t offset = 0; offset + sizeof(Tensor) <= extent.bytes; offset += alignof(Tensor)) {
     const auto place = static_cast<std::ptrdiff_t>(offset);
     const void* word = &at_distance<const char>(extent.begin, place);
-    if (std::memcmp(word, &from, sizeof(Tensor)) == 0)
+    if (std::memcmp(word, static_cast<const void*>(&from), sizeof(Tensor)) == 0)
       at_distance<Tensor>(extent.begin, place) = to;
   }
 }

@@ -13,9 +13,7 @@
 namespace mytorch::nn {
 
 using distributed::ReduceOp;
-using sharded::Flat;
 using sharded::Parameter;
-using sharded::Unit;
 
 // The whole parameters of a flat as results of its shards.
 struct FullyShardedDataParallel::State::Gather : autograd::Function<Gather> {

@@ -15,7 +15,6 @@ namespace mytorch::nn {
 
 using sharded::Flat;
 using sharded::Parameter;
-using sharded::Unit;
 
 namespace {
 

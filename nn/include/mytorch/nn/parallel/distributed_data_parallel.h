@@ -66,7 +66,7 @@ class DistributedDataParallel {
 
   Tensor operator()(const Tensor& input) {
     begin();
-    const Tensor output = module_(input);
+    Tensor output = module_(input);
     find_unused({output});
     return output;
   }
