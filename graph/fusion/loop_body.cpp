@@ -66,6 +66,7 @@ bool compute_of_copy(mt_dtype from, mt_dtype to, mt_dtype* compute) {
 // Returns the number of last dimensions that a reduction reduces; 0 if it reduces others.
 int reduced_last(const mt_program& program, const void* args, const mt_tensor& input) {
   const int ndim = input.dl.ndim;
+  if (ndim == 0) return 0;  // a dimension may still be named, as if there were one
   std::vector<bool> reduced(static_cast<size_t>(ndim), program.dim_field == MT_DIM_ALL);
   const auto reduce = [&](int64_t dim) {
     reduced[static_cast<size_t>(dim < 0 ? dim + ndim : dim)] = true;

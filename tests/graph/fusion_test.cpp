@@ -338,6 +338,14 @@ TEST(Fusion, ElementsOfComputedRowsAreSelected) {
   EXPECT_EQ(plan_of(written, drawn({80, 40}, 66)).kernel_calls, 3);
 }
 
+// A tensor of 0 dimensions takes 0 and -1 as the dimension of its element.
+TEST(Fusion, ReductionsOfOneElementWithoutDimensions) {
+  const Tensor x = drawn({}, 36);
+  plan_of([](const Tensor& one) { return exp(one).prod(0) * 2; }, x);
+  plan_of([](const Tensor& one) { return exp(one).sum({-1}) + one.amax({0}); }, x);
+  plan_of([](const Tensor& one) { return logsumexp(one * 2, {0}) + softmax(one, 0); }, x);
+}
+
 TEST(Fusion, RowsOfATableJoinWhatFollows) {
   const Tensor table = drawn({13, 40}, 37),
                index = randint(0, 13, {5, 16}, kInt64, {}, Generator(38)).to(test_device());
