@@ -9,7 +9,7 @@ if(NOT DEFINED ENV{UBSAN_OPTIONS})
 endif()
 # What this machine is to lack (needs.py).
 if("$ENV{MYTORCH_TEST_WITHOUT}" MATCHES "(^|,)gpu(,|$)")
-  set(ENV{CUDA_VISIBLE_DEVICES} "")
+  set(ENV{CUDA_VISIBLE_DEVICES} -1)  # CMake does not promise that an empty value is one
 endif()
 # For the projects that tests build.
 find_program(CCACHE ccache)
