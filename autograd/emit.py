@@ -403,6 +403,7 @@ def batching(ops: list[Op]) -> dict[str, str]:
             if op.meaning == "primitive" or op.kernel_optional:
                 lines += [
                     f"template <> struct Shapes<ops::{op.schema.struct_id}> {{",
+                    "  static constexpr bool exists = true;",
                     f"  static void check(const auto&... args) {{ (void)shape::{op.function}(args...); }}",
                     "};",
                 ]

@@ -8,7 +8,12 @@
 # once. Names in unnamed namespaces must then differ within a room: if a call resolves to another file's function, the
 # shadowed one is unused, which is an error. With -DMYTORCH_TOGETHER=OFF a full build takes longer, and rebuilding one
 # changed file takes less time.
-option(MYTORCH_PRECOMPILE "Parse common headers once" ON)
+set(precompile ON)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # Clang's precompiled headers hold the folder of the build, so a compiler cache would find nothing in another clone.
+  set(precompile OFF)
+endif()
+option(MYTORCH_PRECOMPILE "Parse common headers once" ${precompile})
 option(MYTORCH_TOGETHER "Compile several sources of a room as one" ON)
 
 set(mytorch_common_headers <algorithm> <atomic> <cmath> <cstring> <functional> <limits> <memory> <mutex>

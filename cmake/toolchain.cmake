@@ -7,9 +7,10 @@ if(CCACHE)
   if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")  # a debugger needs the folder of this clone
     list(APPEND ccache CCACHE_NOHASHDIR=1)
   endif()
-  # With precompiled headers, ccache must ignore macros and timestamps. It takes a file's includes from the compiler
-  # instead of preprocessing the file again.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${ccache} CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+  # With precompiled headers, ccache must ignore macros and timestamps, and generated headers are newer than it trusts.
+  # It takes a file's includes from the compiler instead of preprocessing the file again.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${ccache} CCACHE_DEPEND=1
+    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
   set(CMAKE_C_COMPILER_LAUNCHER ${ccache} ${CCACHE})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${ccache} ${CCACHE})

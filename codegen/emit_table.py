@@ -162,6 +162,7 @@ def describe(op: Op, lock: Lock) -> list[str]:
     functional = f"boxed<ops::{sid}, kFunction>"
     inplace = f"boxed<ops::{sid}, kInplace>" if cpp.has_inplace(op) else "nullptr"
     out = f"boxed<ops::{sid}, kOut>" if cpp.has_out(op) else "nullptr"
+    wanted = f"boxed_wanted<ops::{sid}>" if op.derived else "nullptr"
     inputs = [a for a in s.args if a.is_tensor]
     mask = sum(promotes(op, a) << i for i, a in enumerate(inputs))
     accepts = [accepted_types(op, a) for a in inputs]
@@ -187,7 +188,7 @@ def describe(op: Op, lock: Lock) -> list[str]:
         f"{here + '::kPrograms' if op.body is not None else 'nullptr'}, "
         f"{here + '::kComplexPrograms' if op.complex_variants else 'nullptr'}, "
         f"{len(op.body.variants) if op.body is not None else 0},",
-        f"    {', '.join([functional, inplace, out] + older)}}};",
+        f"    {', '.join([functional, inplace, out, wanted] + older)}}};",
         f"namespace entries {{ constinit OpEntry {sid}(&kInfo_{sid}); }}",
         "",
     ]

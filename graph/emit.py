@@ -30,10 +30,7 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
         lines += ["", "namespace mytorch::graph {", "", f"void install_{number}() {{"]
         for op in group:
             name = f"ops::{op.schema.struct_id}"
-            if op.derived:
-                lines.append(f"  install_derived<{name}>();")
-            else:
-                lines += [f"  install<{name}, {form}>();" for form in emit_stubs.forms(op)]
+            lines += [f"  install<{name}, {form}>();" for form in emit_stubs.forms(op)]
         lines += ["}", "", "}  // namespace mytorch::graph"]
         files[f"graph/install_{number}.cpp"] = cpp.source(lines)
     files["graph/install.cpp"] = cpp.source(

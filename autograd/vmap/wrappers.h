@@ -2,24 +2,22 @@
 //
 //   batch::install<ops::mul_Tensor, kFunction>();
 //
-// and, for each composite, the specialization of Body that calls it.
+// and, for each composite, the specialization of Body that calls it. Each form is code of its own,
+// so all that does not depend on its types is in wrappers.cpp.
 #pragma once
 
-#include <bit>
+#include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "autograd/vmap/rules.h"
-#include "dispatcher/boxed/box.h"
+#include "dispatcher/boxed/boxed.h"
+#include "dispatcher/boxed/params.h"
 #include "dispatcher/table/layers.h"
-#include "mytorch/grad_mode.h"
 
 namespace mytorch::autograd::batch {
-
-using boxing::box;
-using boxing::Derived;
 
 // The body of a composite: `static auto call(const auto&... args)`.
 template <class Op>
@@ -27,37 +25,56 @@ struct Body {
   static constexpr bool exists = false;
 };
 
-// The shape function of a record, which checks the shapes and types of an example.
+// The shape function of a record, which checks the shapes and types of an example:
+// `static void check(const auto&... args)`.
 template <class Op>
 struct Shapes {
-  static void check(const auto&...) {}
+  static constexpr bool exists = false;
 };
 
-// ---- what a call's tensors are ----
+// What the wrapper of a form calls, with parameters by address; null if there is none.
+struct WrappedForm {
+  const FormInfo& form;
+  const uint8_t* types;
+  size_t size;
+  void (*check_shapes)(const void* const* params);
+  void (*body)(const void* const* params, std::vector<Value>* results);
+};
 
-template <class T>
-void see(Seen&, const char*, const T&) {}
-inline void see(Seen& seen, const char* op, const Tensor& tensor) {
-  if (tensor.defined()) seen.add(tensor.impl(), op);
-}
-inline void see(Seen& seen, const char* op, const Operand& operand) {
-  if (operand.is_tensor()) seen.add(operand.impl(), op);
-}
-inline void see(Seen& seen, const char* op, const TensorList& list) {
-  for (const Tensor& tensor : list) see(seen, op, tensor);
-}
+// One call of an operator. Either it goes on to `target()`, with the thread's state as it must be
+// there for the life of this, or it has been computed.
+class WrappedCall {
+ public:
+  WrappedCall(const WrappedForm& of, const void* const* params);
+
+  bool goes_on() const { return goes_on_; }
+  // The next wrapper, or null: the call continues below the layers.
+  void* target() const { return target_; }
+  // The results of the function; the other forms have written theirs.
+  std::vector<Value>& results() { return results_; }
+
+ private:
+  void compute(const WrappedForm& of, const void* const* params, bool recorded);
+
+  bool goes_on_ = false;
+  void* target_ = nullptr;
+  std::vector<Value> results_;
+  std::optional<Scope> scope_;
+  std::optional<LayerMask> masked_;
+};
 
 // ---- results ----
 
 template <class T>
 struct Unbox {
-  static T get(std::vector<Value>& results) {
-    if constexpr (std::is_same_v<T, Tensor>) {
-      return unbox::As<const Tensor&>::get(results[0]);
-    } else if constexpr (std::is_same_v<T, std::vector<Tensor>>) {
-      return results[0].tensors();
+  static T get(std::vector<Value>& results) { return element(results[0]); }
+  static T element(const Value& result) {
+    if constexpr (std::is_same_v<T, std::vector<Tensor>>) {
+      return result.tensors();
+    } else if constexpr (std::is_same_v<T, Tensor>) {
+      return unbox::As<const Tensor&>::get(result);
     } else {
-      return unbox::As<T>::get(results[0]);
+      return unbox::As<T>::get(result);
     }
   }
 };
@@ -70,99 +87,75 @@ struct Unbox<std::tuple<T...>> {
  private:
   template <size_t... i>
   static std::tuple<T...> get(std::vector<Value>& results, std::index_sequence<i...>) {
-    return std::tuple<T...>{element<T>(results[i])...};
-  }
-  template <class R>
-  static R element(const Value& result) {
-    if constexpr (std::is_same_v<R, std::vector<Tensor>>) {
-      return result.tensors();
-    } else {
-      return unbox::As<const R&>::get(result);
-    }
+    return std::tuple<T...>{Unbox<T>::element(results[i])...};
   }
 };
 
 inline const Tensor& first_of(const Tensor& first, const auto&...) { return first; }
 inline const Tensor& first_of(const auto&, const auto&... rest) { return first_of(rest...); }
 
-inline const bool* first_pointer(const bool* first, const auto&...) { return first; }
+// ---- wrappers ----
 
 template <class Op, Form form, class Type = decltype(Below<Op, form>::call)>
 struct Wrapper;
 template <class Op, Form form, class R, class... P>
 struct Wrapper<Op, form, R(P...)> {
-  using Type = R (*)(P...);
-  static constexpr bool kRandom = (std::is_same_v<P, std::optional<Generator>> || ...);
-  static constexpr bool kDerived = (std::is_same_v<P, const bool*> || ...);
+  using Function = R (*)(P...);
 
   static R call(P... args) {
-    Seen seen;
-    (see(seen, Op::info.base, args), ...);
-    if (state.level == nullptr) {
-      return Layered<Op, form>::template next<kLayerBatch>(static_cast<P&&>(args)...);
+    const void* const params[] = {std::addressof(args)..., nullptr};
+    WrappedCall call(kForm, params);
+    if (call.goes_on()) {
+      void* const wrapper = call.target();
+      const Function target =
+          wrapper != nullptr ? reinterpret_cast<Function>(wrapper) : Below<Op, form>::call;
+      return target(static_cast<P&&>(args)...);
     }
-    if (!seen.batched && !(kRandom && state.level->randomness != Randomness::kSame)) {
-      const Scope scope(outside());
-      return Layered<Op, form>::call(static_cast<P&&>(args)...);
-    }
-    if constexpr (form != kFunction) {
-      std::vector<Value> values = boxed_args(args...);
-      write_form(Op::info, form == kInplace ? 1 : Op::outs, form == kInplace, values);
-      if constexpr (!std::is_void_v<R>) return first_of(args...);
-    } else {
-      if (seen.recorded && !state.recorded && grad_enabled()) {
-        if (void* wrapper = Op::entry.wrappers[kAutograd][form]) {
-          // A derived gradient is recorded through the operators of its program.
-          const Scope scope({state.level, !kDerived, state.bodies}, !kDerived);
-          return reinterpret_cast<Type>(wrapper)(static_cast<P&&>(args)...);
-        }
-      }
-      // Without a wrapper of its own, the operators of its body are recorded.
-      return compute(seen.recorded && !state.recorded && grad_enabled(), args...);
+    if constexpr (std::is_reference_v<R>) {
+      return first_of(args...);
+    } else if constexpr (!std::is_void_v<R>) {
+      return Unbox<R>::get(call.results());
     }
   }
 
  private:
-  static constexpr int kAutograd = std::countr_zero(uint32_t{kLayerAutograd});
+  template <size_t... i>
+  static void check(const void* const* params, std::index_sequence<i...>) {
+    Shapes<Op>::check(param_at<P>(params[i])...);
+  }
+  static void check_shapes(const void* const* params) {
+    check(params, std::index_sequence_for<P...>());
+  }
+  template <size_t... i>
+  static void run(const void* const* params, std::vector<Value>* results,
+                  std::index_sequence<i...>) {
+    if constexpr (std::is_void_v<decltype(Body<Op>::call(param_at<P>(params[i])...))>) {
+      Body<Op>::call(param_at<P>(params[i])...);
+    } else {
+      unbox::append(results, Body<Op>::call(param_at<P>(params[i])...));
+    }
+  }
+  static void run_body(const void* const* params, std::vector<Value>* results) {
+    run(params, results, std::index_sequence_for<P...>());
+  }
 
-  static std::vector<Value> boxed_args(const P&... args) {
-    std::vector<Value> values;
-    values.reserve(sizeof...(P));
-    (add_arg(values, args), ...);
-    return values;
-  }
-  template <class T>
-  static void add_arg(std::vector<Value>& values, const T& arg) {
-    if constexpr (!std::is_same_v<T, const bool*>) values.push_back(box(arg));
-  }
-
-  static R compute(bool recorded_by_body, const P&... args) {
-    static const Rule rule = find_rule(Op::info);
-    Shapes<Op>::check(args...);
-    Call call(Op::info, boxed_args(args...));
-    if constexpr (kDerived) {
-      const bool* wanted = first_pointer(args...);
-      call.invoke = [wanted](const Value* values, std::vector<Value>* found) {
-        Derived<Op>::call(wanted, values, found);
-      };
-    }
-    call.recorded_by_body = recorded_by_body && Op::info.differentiable;
-    if constexpr (Body<Op>::exists) {
-      call.body = [&](std::vector<Value>* found) {
-        if constexpr (std::is_void_v<decltype(Body<Op>::call(args...))>) {
-          Body<Op>::call(args...);
-        } else {
-          unbox::append(found, Body<Op>::call(args...));
-        }
-      };
-    }
-    std::vector<Value> results = call.run(rule);
-    if constexpr (std::is_reference_v<R>) {
-      return first_of(args...);
-    } else if constexpr (!std::is_void_v<R>) {
-      return Unbox<R>::get(results);
+  // In place and into outputs, the function computes.
+  static constexpr auto checker() -> decltype(WrappedForm::check_shapes) {
+    if constexpr (form == kFunction && Shapes<Op>::exists) {
+      return check_shapes;
+    } else {
+      return nullptr;
     }
   }
+  static constexpr auto body() -> decltype(WrappedForm::body) {
+    if constexpr (form == kFunction && Body<Op>::exists) {
+      return run_body;
+    } else {
+      return nullptr;
+    }
+  }
+  static constexpr WrappedForm kForm = {kFormInfo<Op, form>, TypesOf<P...>::types, sizeof...(P),
+                                        checker(), body()};
 };
 
 template <class Op, Form form>

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "dispatcher/boxed/boxed.h"
 #include "mytorch/call.h"
 
 namespace mytorch::boxing {
@@ -31,22 +30,5 @@ template <class T>
 Value box(const std::optional<T>& x) {
   return x.has_value() ? box(*x) : Value();
 }
-
-// Calls a derived gradient, of which only some results are wanted, with Values.
-template <class Op, class Signature = typename Op::Signature>
-struct Derived;
-template <class Op, class R, class... P>
-struct Derived<Op, R(const bool*, P...)> {
-  static void call(const bool* wanted, const Value* values, std::vector<Value>* results) {
-    call(wanted, values, results, std::index_sequence_for<P...>());
-  }
-
- private:
-  template <size_t... i>
-  static void call(const bool* wanted, const Value* values, std::vector<Value>* results,
-                   std::index_sequence<i...>) {
-    unbox::append(results, Layered<Op, kFunction>::call(wanted, unbox::As<P>::get(values[i])...));
-  }
-};
 
 }  // namespace mytorch::boxing

@@ -1,10 +1,13 @@
 // The boxed forms of operators (OpInfo::boxed, boxed_inplace, boxed_out): converts Values to
 // parameters, and results back. The Values already have the types of the schema (call.cpp).
+//
+// Each form is code of its own, so all that does not depend on its types is in boxed.cpp.
 #pragma once
 
 #include <string_view>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "dispatcher/table/layers.h"
 #include "mytorch/call.h"
@@ -12,66 +15,57 @@
 namespace mytorch {
 namespace unbox {
 
+// Returns a Value as a parameter of type T, which refers to the Value.
 template <class T>
 struct As;
 
 template <>
 struct As<const Tensor&> {
-  static Tensor get(const Value& v) { return v.is_none() ? Tensor() : v.tensor(); }
+  static const Tensor& get(const Value& v);
 };
 template <>
 struct As<const Operand&> {
-  static Operand get(const Value& v) {
-    if (v.is_none()) return {};
-    if (std::holds_alternative<Tensor>(v.variant())) return Operand(v.tensor());
-    return Operand(v.scalar());
-  }
+  static Operand get(const Value& v);
 };
 template <>
 struct As<const Scalar&> {
-  static Scalar get(const Value& v) { return v.scalar(); }
+  static Scalar get(const Value& v);
 };
 template <>
 struct As<int64_t> {
-  static int64_t get(const Value& v) { return v.scalar().to_int(); }
+  static int64_t get(const Value& v);
 };
 template <>
 struct As<double> {
-  static double get(const Value& v) { return v.scalar().to_double(); }
+  static double get(const Value& v);
 };
 template <>
 struct As<bool> {
-  static bool get(const Value& v) { return v.scalar().to_bool(); }
+  static bool get(const Value& v);
 };
 template <>
 struct As<IntList> {
-  static IntList get(const Value& v) { return std::get<std::vector<int64_t>>(v.variant()); }
+  static IntList get(const Value& v);
 };
 template <>
 struct As<OptionalIntList> {
-  static OptionalIntList get(const Value& v) {
-    if (v.is_none()) return {};
-    return OptionalIntList(As<IntList>::get(v));
-  }
+  static OptionalIntList get(const Value& v);
 };
 template <>
 struct As<FloatList> {
-  static FloatList get(const Value& v) { return std::get<std::vector<double>>(v.variant()); }
+  static FloatList get(const Value& v);
 };
 template <>
 struct As<OptionalFloatList> {
-  static OptionalFloatList get(const Value& v) {
-    if (v.is_none()) return {};
-    return OptionalFloatList(As<FloatList>::get(v));
-  }
+  static OptionalFloatList get(const Value& v);
 };
 template <>
 struct As<TensorList> {
-  static TensorList get(const Value& v) { return v.tensors(); }
+  static TensorList get(const Value& v);
 };
 template <>
 struct As<std::string_view> {
-  static std::string_view get(const Value& v) { return std::get<std::string>(v.variant()); }
+  static std::string_view get(const Value& v);
 };
 template <>
 struct As<Str> {
@@ -79,21 +73,19 @@ struct As<Str> {
 };
 template <>
 struct As<ScalarType> {
-  static ScalarType get(const Value& v) { return std::get<ScalarType>(v.variant()); }
+  static ScalarType get(const Value& v);
 };
 template <>
 struct As<Device> {
-  static Device get(const Value& v) { return std::get<Device>(v.variant()); }
+  static Device get(const Value& v);
 };
 template <>
 struct As<Generator> {
-  static Generator get(const Value& v) { return std::get<Generator>(v.variant()); }
+  static Generator get(const Value& v);
 };
 template <>
 struct As<const Handle&> {
-  static Handle get(const Value& v) {
-    return v.is_none() ? Handle() : std::get<Handle>(v.variant());
-  }
+  static Handle get(const Value& v);
 };
 template <>
 struct As<Scalar> : As<const Scalar&> {};
@@ -105,6 +97,9 @@ struct As<std::optional<T>> {
   }
 };
 
+void append(std::vector<Value>* results, const Tensor& result);
+void append(std::vector<Value>* results, Tensor&& result);
+void append(std::vector<Value>* results, std::vector<Tensor>&& result);
 template <class T>
 void append(std::vector<Value>* results, T&& result) {
   results->emplace_back(std::forward<T>(result));
@@ -114,45 +109,70 @@ void append(std::vector<Value>* results, std::tuple<T...>&& result) {
   std::apply([&](auto&&... each) { (append(results, std::move(each)), ...); }, std::move(result));
 }
 
-template <class Op, Form form, class Type = decltype(Layered<Op, form>::call)>
-struct Invoke;
+// Returns the wrapper that a call enters, or null: it continues below the layers. Throws
+// Error(kValue) if autograd refuses the form.
+void* enter(const FormInfo& form, const Value* args, int size);
+// Appends the arguments that a form without results writes.
+void append_written(const FormInfo& form, const Value* args, std::vector<Value>* results);
+
+template <class Op, Form form, class Type = decltype(Below<Op, form>::call)>
+struct Boxed;
 template <class Op, Form form, class R, class... P>
-struct Invoke<Op, form, R(P...)> {
-  static constexpr size_t size = sizeof...(P);
-  // By value: an in-place form returns a reference to its argument, which is a temporary here.
+struct Boxed<Op, form, R(P...)> {
+  using Function = R (*)(P...);
+
+  static void call(const Value* args, std::vector<Value>* results) {
+    run(args, results, std::index_sequence_for<P...>());
+  }
+
+ private:
   template <size_t... i>
-  static std::remove_cvref_t<R> call(const Value* args, std::index_sequence<i...>) {
-    return Layered<Op, form>::call(As<P>::get(args[i])...);
+  static void run(const Value* args, std::vector<Value>* results, std::index_sequence<i...>) {
+    void* const wrapper = enter(kFormInfo<Op, form>, args, sizeof...(P));
+    auto called = wrapper != nullptr ? reinterpret_cast<Function>(wrapper) : Below<Op, form>::call;
+    if constexpr (requires { Op::by_parts; }) {
+      if ((has_complex_part(As<P>::get(args[i])) || ...)) called = ByParts<Op, form>::call;
+    }
+    if constexpr (std::is_void_v<R>) {
+      called(As<P>::get(args[i])...);
+      append_written(kFormInfo<Op, form>, args, results);
+    } else {
+      append(results, called(As<P>::get(args[i])...));
+    }
   }
 };
-// A derived gradient; computes all of its outputs.
+
+// A derived gradient, of which only some results may be wanted.
 template <class Op, class R, class... P>
-struct Invoke<Op, kFunction, R(const bool*, P...)> {
-  static constexpr size_t size = sizeof...(P);
+struct Boxed<Op, kFunction, R(const bool*, P...)> {
+  using Function = R (*)(const bool*, P...);
+
+  static void call(const Value* args, std::vector<Value>* results) {
+    call_wanted(kAllWanted, args, results);
+  }
+  static void call_wanted(const bool* wanted, const Value* args, std::vector<Value>* results) {
+    run(wanted, args, results, std::index_sequence_for<P...>());
+  }
+
+ private:
   template <size_t... i>
-  static R call(const Value* args, std::index_sequence<i...>) {
-    return Layered<Op, kFunction>::call(kAllWanted, As<P>::get(args[i])...);
+  static void run(const bool* wanted, const Value* args, std::vector<Value>* results,
+                  std::index_sequence<i...>) {
+    void* const wrapper = enter(kFormInfo<Op, kFunction>, args, sizeof...(P));
+    const auto called =
+        wrapper != nullptr ? reinterpret_cast<Function>(wrapper) : Below<Op, kFunction>::call;
+    append(results, called(wanted, As<P>::get(args[i])...));
   }
 };
 
 }  // namespace unbox
 
 // Calls one form of an operator with a boxed value per parameter; the outputs of the out= form come
-// first. Returns the outputs of that form, the lists that the operator writes, or its results.
+// first. Appends the outputs of that form, the lists that the operator writes, or its results.
 template <class Op, Form form>
-void boxed(const Value* args, std::vector<Value>* results) {
-  using Invoke = unbox::Invoke<Op, form>;
-  constexpr auto indices = std::make_index_sequence<Invoke::size>();
-  using R = decltype(Invoke::call(args, indices));
-  if constexpr (std::is_void_v<R>) {
-    Invoke::call(args, indices);
-    for (int i = 0; form == kOut && i < Op::outs; ++i) results->push_back(args[i]);
-    for (int i = 0; i < 32; ++i) {
-      if ((Op::written_lists >> i & 1) != 0) results->push_back(args[i]);
-    }
-  } else {
-    unbox::append(results, Invoke::call(args, indices));
-  }
-}
+inline constexpr auto boxed = unbox::Boxed<Op, form>::call;
+// Calls a derived gradient, computing the wanted results alone.
+template <class Op>
+inline constexpr auto boxed_wanted = unbox::Boxed<Op, kFunction>::call_wanted;
 
 }  // namespace mytorch

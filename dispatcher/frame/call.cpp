@@ -90,6 +90,15 @@ void assign_outs(const OpInfo& op, std::initializer_list<Tensor> outs,
   for (const Tensor& out : outs) out.copy_(*result++);
 }
 
+void* enter(const FormInfo& form, uint32_t wanted) {
+  if (wanted == 0) return nullptr;
+  if ((wanted & kLayerAutograd) != 0) {
+    if (form.form == kOut) refuse_out_gradient(form.op);
+    if (form.written_lists != 0) refuse_list_gradient(form.op);
+  }
+  return first_wrapper(form.entry, form.form, wanted);
+}
+
 void refuse_out_gradient(const OpInfo& op) {
   fail(ErrorCode::kValue, "[", op.base,
        "] the out= form is not differentiable, and one of its tensors requires a gradient: use the "

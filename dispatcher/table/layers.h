@@ -84,9 +84,25 @@ struct Record {
   static constexpr uint32_t written_lists = 0;
 };
 
+// One form of an operator, for code that serves all of them.
+struct FormInfo {
+  const OpInfo& op;
+  OpEntry& entry;
+  Form form;
+  int outs;  // outputs of the out= form, else 0
+  uint32_t written_lists;
+};
+template <class Op, Form form>
+inline constexpr FormInfo kFormInfo = {Op::info, Op::entry, form, form == kOut ? Op::outs : 0,
+                                       Op::written_lists};
+
 // Throw Error(kValue): gradients do not flow through out= forms and written lists.
 [[noreturn]] void refuse_out_gradient(const OpInfo& op);
 [[noreturn]] void refuse_list_gradient(const OpInfo& op);
+
+// Returns the wrapper that a call enters if it wants these layers, or null: it continues below the
+// layers. Throws Error(kValue) if autograd refuses the form.
+void* enter(const FormInfo& form, uint32_t wanted);
 
 // Check `self` or `out` and copy a result into it. Autograd records the copy.
 void assign_inplace(const OpInfo& op, const Tensor& self, const Tensor& result);

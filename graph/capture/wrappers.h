@@ -1,66 +1,49 @@
 // The layer's wrappers of operators. Code generation emits a line for each form:
 //
 //   install<ops::mul_Tensor, kFunction>();
+//
+// Each form is code of its own, so all that does not depend on its types is in wrappers.cpp.
 #pragma once
 
+#include <cstddef>
 #include <optional>
-#include <string>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
-#include "dispatcher/boxed/box.h"
+#include "dispatcher/boxed/params.h"
 #include "dispatcher/table/layers.h"
 #include "graph/capture/capture.h"
 #include "graph/capture/splitting.h"
 
 namespace mytorch::graph {
 
-inline void add(Call& call, const Tensor& x) { call.tensor(x); }
-inline void add(Call& call, const Operand& x) {
-  if (x.is_tensor()) {
-    call.tensor(x.tensor());
-  } else {
-    call.constant(boxing::box(x));
+// One call of an operator: it waits, as a trace knows it, or it runs, and is recorded if the thread
+// records.
+class WrappedCall {
+ public:
+  // `gives_tensors`: a graph can hold the results.
+  WrappedCall(const FormInfo& form, const Params& params, bool gives_tensors);
+
+  // The call of the trace that waits in place of this one, or null: this call runs.
+  Deferral* waiting() const { return waiting_; }
+  bool records() const { return call_.has_value(); }
+
+  void result(const Tensor& x) { call_->result(x); }
+  void result(const std::vector<Tensor>& x) { call_->results(x); }
+  template <class... T>
+  void result(const std::tuple<T...>& x) {
+    std::apply([&](const auto&... each) { (result(each), ...); }, x);
   }
-}
-inline void add(Call& call, const TensorList& x) { call.tensors(x.begin(), x.size()); }
-inline void add(Call& call, const bool* x) { call.wanted(x); }
-template <class T>
-void add(Call& call, const T& x) {
-  call.constant(boxing::box(x));
-}
+  void finish();
 
-inline void add_result(Call& call, const Tensor& x) { call.result(x); }
-inline void add_result(Call& call, const std::vector<Tensor>& x) { call.results(x); }
-template <class... T>
-void add_result(Call& call, const std::tuple<T...>& x) {
-  std::apply([&](const auto&... each) { (add_result(call, each), ...); }, x);
-}
+ private:
+  bool finds_waiting(const FormInfo& form, const Params& params, bool gives_tensors);
 
-inline bool same(Deferral& call, const Tensor& x) { return call.tensor(x.impl()); }
-inline bool same(Deferral& call, const Operand& x) {
-  if (x.is_tensor()) return call.tensor(x.impl());
-  const Value* known = call.constant();
-  return known != nullptr && same_constant(*known, boxing::box(x));
-}
-inline bool same(Deferral& call, const TensorList& x) { return call.tensors(x.begin(), x.size()); }
-inline bool same(Deferral& call, const bool* x) { return call.wanted(x); }
-inline bool same(Deferral& call, const IntList& x) {
-  const Value* known = call.constant();
-  const auto* list =
-      known == nullptr ? nullptr : std::get_if<std::vector<int64_t>>(&known->variant());
-  return list != nullptr && x == IntList(*list);
-}
-inline bool same(Deferral& call, const std::optional<Generator>& x) {
-  const Value* known = call.constant();
-  return known != nullptr && same_constant(*known, Value(x.has_value() ? *x : default_generator()));
-}
-template <class T>
-bool same(Deferral& call, const T& x) {
-  const Value* known = call.constant();
-  return known != nullptr && same_constant(*known, boxing::box(x));
-}
+  Deferral* waiting_ = nullptr;
+  std::optional<Call> call_;
+};
 
 // Returns the results of a call that waits.
 template <class R>
@@ -99,48 +82,38 @@ struct Wrapper<Op, form, R(P...)> {
     if constexpr (std::is_void_v<R> || std::is_reference_v<R>) {
       return true;
     } else {
-      return requires(Call & to, const R& result) { add_result(to, result); };
+      return requires(WrappedCall & to, const R& result) { to.result(result); };
     }
   }
 
+  // The layer is the last one.
   static R next(P... args) {
-    return Layered<Op, form>::template next<kLayerCapture>(static_cast<P&&>(args)...);
+    static_assert(kLayerCapture == 1 << (kNumLayers - 1));
+    const LayerMask masked(kLayerCapture | (kLayerCapture - 1));
+    return Below<Op, form>::call(static_cast<P&&>(args)...);
   }
 
   static R call(P... args) {
-    if (splitting() != nullptr) [[unlikely]] {
-      Match match(Op::entry, form, gives_tensors());
-      while (Deferral* const known = match.next()) {
-        if (!(same(*known, args) && ...) || !match.accept()) continue;
-        if (known->node().op().meaning == Meaning::kView) return next(static_cast<P&&>(args)...);
-        if constexpr (std::is_void_v<R>) {
-          return;
-        } else if constexpr (std::is_reference_v<R>) {
-          return first_of(args...);
-        } else {
-          return Waiting<R>::get(*known, 0);
-        }
-      }
-      if (!match.records()) return next(static_cast<P&&>(args)...);
-    }
-    if (!is_recording()) [[unlikely]]
-      return next(static_cast<P&&>(args)...);
-    Call call(Op::entry, form);
-    (add(call, args), ...);
+    const void* const values[] = {std::addressof(args)..., nullptr};
+    WrappedCall call(kFormInfo<Op, form>, {TypesOf<P...>::types, values, sizeof...(P)},
+                     gives_tensors());
     if constexpr (std::is_void_v<R>) {
+      if (call.waiting() != nullptr) return;
       next(static_cast<P&&>(args)...);
       call.finish();
     } else if constexpr (std::is_reference_v<R>) {
+      if (call.waiting() != nullptr) return first_of(args...);
       R result = next(static_cast<P&&>(args)...);
       call.finish();
       return result;
     } else if constexpr (gives_tensors()) {
+      if (call.waiting() != nullptr) return Waiting<R>::get(*call.waiting(), 0);
       R result = next(static_cast<P&&>(args)...);
-      add_result(call, result);
+      if (call.records()) call.result(result);
       call.finish();
       return result;
     } else {
-      call.scalar_result(Op::info);
+      if (call.waiting() != nullptr) return Waiting<R>::get(*call.waiting(), 0);
       return next(static_cast<P&&>(args)...);
     }
   }
@@ -149,16 +122,6 @@ struct Wrapper<Op, form, R(P...)> {
 template <class Op, Form form>
 void install() {
   Layered<Op, form>::template wrap<kLayerCapture>(Wrapper<Op, form>::call);
-}
-
-// Calls a derived gradient below the layers, computing the wanted results alone.
-using DerivedCall = void (*)(const bool* wanted, const Value* args, std::vector<Value>* results);
-void add_derived(const OpInfo& op, DerivedCall call);
-
-template <class Op>
-void install_derived() {
-  install<Op, kFunction>();
-  add_derived(Op::info, boxing::Derived<Op>::call);
 }
 
 }  // namespace mytorch::graph

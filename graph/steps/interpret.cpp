@@ -2,23 +2,11 @@
 
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "core/types/errors.h"
 #include "dispatcher/custom/custom.h"
-#include "graph/capture/wrappers.h"
 #include "mytorch/grad_mode.h"
 
 namespace mytorch::graph {
-namespace {
-
-absl::flat_hash_map<const OpInfo*, DerivedCall>& derived_calls() {
-  static auto* const calls = new absl::flat_hash_map<const OpInfo*, DerivedCall>;
-  return *calls;
-}
-
-}  // namespace
-
-void add_derived(const OpInfo& op, DerivedCall call) { derived_calls()[&op] = call; }
 
 std::vector<Value> interpret(const Node& node, const std::function<Tensor(ValueId)>& tensor_of,
                              uint32_t masked) {
@@ -55,7 +43,7 @@ std::vector<Value> interpret(const Node& node, const std::function<Tensor(ValueI
   } else if (op.derived) {
     bool wanted[8];
     for (int i = 0; i < 8; ++i) wanted[i] = (node.wanted >> i & 1) != 0;
-    derived_calls().at (&op)(wanted, args.data(), &results);
+    op.boxed_wanted(wanted, args.data(), &results);
   } else {
     op.boxed(args.data(), &results);
   }
