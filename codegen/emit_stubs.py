@@ -99,6 +99,9 @@ def traits(op: Op) -> list[str]:
     if op.meaning in ("view", "composite"):
         space = {"view": "views", "composite": "composite"}[op.meaning]
         lines.append(f"  static auto compute(const auto&... args) {{ return {space}::{op.function}(args...); }}")
+    if op.meaning == "composite" and not op.has_kernel and cpp.has_out(op):
+        given = f"({cpp.params(s.args)}) {{ return mytorch::{s.name}({cpp.names(s.args)}); }}"
+        lines.append(f"  static {cpp.result_type(s)} through_layers{given}")
     if op.parts and cpp.written(op.schema) is not None:
         lines.append("  static constexpr bool kParts = true;")
         lines.append(f"  static auto by_parts(const auto&... args) {{ return parts::{op.parts}(args...); }}")

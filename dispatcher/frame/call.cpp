@@ -77,17 +77,21 @@ void assign_out(const OpInfo& op, const Tensor& out, const Tensor& result) {
   assign(op, out, result, false);
 }
 
-void assign_outs(const OpInfo& op, std::initializer_list<Tensor> outs,
-                 std::initializer_list<Tensor> results) {
-  const Tensor* result = results.begin();
-  for (const Tensor& out : outs) {
-    required(out, op, "out");
-    check_out(op, out.impl(), result->sizes(), result->dtype(), result->device(), false);
-    ++result;
+void assign_outs(const OpInfo& op, const Tensor* const* outs,
+                 std::initializer_list<const Tensor*> results) {
+  const Tensor* const* out = outs;
+  for (const Tensor* result : results) {
+    required(**out, op, "out");
+    check_out(op, (*out++)->impl(), result->sizes(), result->dtype(), result->device(), false);
   }
-  check_apart(op, outs);
-  result = results.begin();
-  for (const Tensor& out : outs) out.copy_(*result++);
+  check_apart(op, outs, static_cast<int>(results.size()));
+  for (const Tensor* result : results) (*outs++)->copy_(*result);
+}
+
+[[noreturn]] static void refuse_out_gradient(const OpInfo& op) {
+  fail(ErrorCode::kValue, "[", op.base,
+       "] the out= form is not differentiable, and one of its tensors requires a gradient: use the "
+       "functional form, or call it inside NoGradGuard");
 }
 
 void* enter(const FormInfo& form, uint32_t wanted) {
@@ -97,12 +101,6 @@ void* enter(const FormInfo& form, uint32_t wanted) {
     if (form.written_lists != 0) refuse_list_gradient(form.op);
   }
   return first_wrapper(form.entry, form.form, wanted);
-}
-
-void refuse_out_gradient(const OpInfo& op) {
-  fail(ErrorCode::kValue, "[", op.base,
-       "] the out= form is not differentiable, and one of its tensors requires a gradient: use the "
-       "functional form, or call it inside NoGradGuard");
 }
 
 void refuse_list_gradient(const OpInfo& op) {

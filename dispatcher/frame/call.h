@@ -148,8 +148,8 @@ inline void run_primitive(const OpEntry& entry, TensorImpl* out, const void* arg
 }
 
 // Does the work of assign_out for several results. Checks all of them before it writes any.
-void assign_outs(const OpInfo& op, std::initializer_list<Tensor> outs,
-                 std::initializer_list<Tensor> results);
+void assign_outs(const OpInfo& op, const Tensor* const* outs,
+                 std::initializer_list<const Tensor*> results);
 
 // Throws `error`, which an operator called by a composite threw, with the name of the composite in
 // front: "[nll_loss] target 5 ..." becomes "[cross_entropy] nll_loss: target 5 ...".

@@ -163,18 +163,12 @@ inline const Tensor& nth(std::index_sequence<0>, const Tensor& result) { return 
 template <size_t n>
 using Outs = const Tensor* const (&)[n];
 
-template <class Op, size_t n>
-const Tensor& given_output(Outs<n> outs, size_t i, bool inplace) {
-  required(*outs[i], Op::info, inplace ? "self" : n == 1 ? "out" : Op::info.outputs[i].name);
-  return *outs[i];
-}
-
 template <class Op, class Result, size_t n, size_t... i>
 void assign_all(Outs<n> outs, const Result& results, std::index_sequence<i...>) {
   if constexpr (n == 1) {
     assign_out(Op::info, *outs[0], results);
   } else {
-    assign_outs(Op::info, {*outs[i]...}, {std::get<i>(results)...});
+    assign_outs(Op::info, outs, {&std::get<i>(results)...});
   }
 }
 
@@ -313,19 +307,21 @@ struct Pointwise : Defaults {
   [[gnu::always_inline]] static void into(Outs<n> outs, bool inplace, const H&... held) {
     using T = Traits<Op>;
     PointwiseArgs<Op, H...> call(held...);
-    Tensor temporaries[n];
-    TensorImpl* targets[n];
-    if constexpr (n == 1) {
-      targets[0] = pointwise_into<T::promote>(Op::info, call.inputs, call.hosts, &call.args.header,
-                                              *outs[0], inplace, &temporaries[0]);
-    } else {
-      pointwise_into_each<T::promote>(Op::info, call.inputs, call.hosts, &call.args.header, outs,
-                                      targets, temporaries);
+    if (!inplace) {
+      PointwiseOut<n> out;
+      out.template prepare<T::promote>(Op::info, call.inputs, call.hosts, &call.args.header, outs);
+      const bool complex = call.complete(held...);
+      out.run(Op::entry, &call.args.header, outs, complex);
+      return;
     }
+    Tensor temporary;
+    TensorImpl* const target = pointwise_into<T::promote>(
+        Op::info, call.inputs, call.hosts, &call.args.header, *outs[0], inplace, &temporary);
     const bool complex = call.complete(held...);
+    TensorImpl* const targets[n] = {target};
     set_outputs(call.args, typename T::Outputs(), targets);
-    run_pointwise(Op::entry, targets[0], &call.args, complex);
-    for (size_t i = 0; i < n; ++i) finish_into(*outs[i], temporaries[i]);
+    run_pointwise(Op::entry, target, &call.args, complex);
+    finish_into(*outs[0], temporary);
   }
 };
 
@@ -400,7 +396,15 @@ struct Reduce : Defaults {
 
   template <class Op, size_t n, class... H>
   [[gnu::always_inline]] static void into(Outs<n> outs, bool inplace, const H&... held) {
-    write<Op>(outs, inplace, std::make_index_sequence<n>(), held...);
+    using T = Traits<Op>;
+    typename T::Args args;
+    prepare<Op>(args, held...);
+    const Tensor& self = first_tensor(held...);
+    const ReduceSpec spec = reduce_spec(Op::info, args.header.variant, self, T::dims(held.value...),
+                                        dtype_among(held...));
+    OutCall call(Op::entry, &args.header, outs, spec, self.device(), inplace);
+    call.run_program();
+    call.finish();
   }
 
  private:
@@ -409,26 +413,6 @@ struct Reduce : Defaults {
     check_given<Op>(held...);
     args.header = {sizeof(args), {}, Traits<Op>::variant(held.value...), 0};
     set_fields(args, typename Traits<Op>::Fields(), held...);
-  }
-
-  template <class Op, size_t n, size_t... i, class... H>
-  [[gnu::always_inline]] static void write(Outs<n> outs, bool inplace, std::index_sequence<i...>,
-                                           const H&... held) {
-    using T = Traits<Op>;
-    typename T::Args args;
-    prepare<Op>(args, held...);
-    const Tensor& self = first_tensor(held...);
-    const ReduceSpec spec = reduce_spec(Op::info, args.header.variant, self, T::dims(held.value...),
-                                        dtype_among(held...));
-    args.header.compute = to_abi(spec.compute);
-    KernelInto into[] = {KernelInto(Op::entry, given_output<Op>(outs, i, inplace),
-                                    as_list(spec.sizes), spec.type_of(Op::info.outputs[i]),
-                                    self.device(), &args, inplace)...};
-    if (n > 1) check_apart(Op::info, outs, n);
-    TensorImpl* const targets[] = {into[i].target()...};
-    set_outputs(args, typename T::Outputs(), targets);
-    run_pointwise(Op::entry, targets[0], &args, is_complex(args.header.compute));
-    for (KernelInto& each : into) each.finish();
   }
 };
 
@@ -561,47 +545,23 @@ struct KernelForms : Defaults {
     const auto specs = T::infer(held.value...);
     check_given<Op>(held...);
     set_fields(args, typename T::Fields(), held...);
-    args.header.compute = to_abi(nth(std::index_sequence<0>(), specs).dtype);
-    if (!on_one_device(Op::info, &args)) [[unlikely]]
-      fail_devices(Op::info, &args);
-    KernelInto into[] = {make_into<Op>(given_output<Op>(outs, i, inplace),
-                                       nth(std::index_sequence<i>(), specs), &args, inplace)...};
-    if (n > 1) check_apart(Op::info, outs, n);
-    TensorImpl* const targets[] = {into[i].target()...};
-    set_outputs(args, typename T::Outputs(), targets);
-    if ((any_complex(held) || ...) || is_complex(args.header.compute)) [[unlikely]] {
-      if (!try_complex_kernel(Op::entry, targets[0], &args)) {
-        const Substitution substitution(Op::entry, targets[0], &args);
-        without_complex_kernel<Op>(
-            args, targets[0],
-            [&](const auto& found) { copy_all(into, found, std::index_sequence<i...>()); },
-            held...);
-      }
-    } else if constexpr (has_composite) {
-      if (!try_kernel(Op::entry, targets[0], &args)) {
-        const Substitution substitution(Op::entry, targets[0], &args);
+    OutCall call(Op::entry, &args.header, outs, {&nth(std::index_sequence<i>(), specs)...},
+                 inplace);
+    const bool complex = (any_complex(held) || ...) || is_complex(args.header.compute);
+    if constexpr (has_composite) {
+      if (!call.try_kernel(complex)) {
+        const Substitution substitution(Op::entry, call.target(), &args);
         // A random number was already drawn for this call. The composite draws another one and must
         // not use a kernel.
-        if constexpr ((is_generator<H> || ...)) {
-          copy_all(into, composed<Op>(held...), std::index_sequence<i...>());
-        } else {
-          copy_all(into, Below<Op, kFunction>::call(held.value...), std::index_sequence<i...>());
-        }
+        const auto results = complex || (is_generator<H> || ...)
+                                 ? composed<Op>(held...)
+                                 : Below<Op, kFunction>::call(held.value...);
+        call.copy({&nth(std::index_sequence<i>(), results)...});
       }
     } else {
-      run_primitive(Op::entry, targets[0], &args);
+      call.run_primitive(complex);
     }
-    for (KernelInto& each : into) each.finish();
-  }
-  template <class Op>
-  [[gnu::always_inline]] static KernelInto make_into(const Tensor& out, const TensorSpec& spec,
-                                                     const void* args, bool inplace) {
-    return {Op::entry, out, as_list(spec.sizes), spec.dtype, spec.device, args, inplace};
-  }
-  template <class Results, size_t... i>
-  [[gnu::always_inline]] static void copy_all(KernelInto* into, const Results& results,
-                                              std::index_sequence<i...>) {
-    (copy_into(into[i].target_tensor(), nth(std::index_sequence<i>(), results)), ...);
+    call.finish();
   }
 };
 using Primitive = KernelForms<false>;
@@ -762,7 +722,7 @@ struct Composite : Defaults {
   template <class Op, size_t n, class... H>
   [[gnu::always_inline]] static void into(Outs<n> outs, bool inplace, const H&... held) {
     const LayerMask masked(kLayerAutocast);
-    const auto results = Layered<Op, kFunction>::call(held.value...);
+    const auto results = Traits<Op>::through_layers(held.value...);
     if (inplace) {
       if constexpr (n == 1) assign_inplace(Op::info, *outs[0], results);
     } else {

@@ -1,8 +1,14 @@
 #include "dispatcher/frame/outputs.h"
 
+#include <optional>
+
 #include "core/types/errors.h"
 #include "dispatcher/choice/choice.h"
 #include "dispatcher/choice/complex.h"
+#include "dispatcher/choice/observe.h"
+#include "dispatcher/frame/call.h"
+#include "dispatcher/frame/pointwise.h"
+#include "dispatcher/frame/reduce.h"
 #include "dispatcher/table/fields.h"
 #include "mytorch/abi_ops/copy_.h"
 
@@ -107,29 +113,86 @@ Tensor copy_of(const TensorImpl* input) {
   return copy;
 }
 
-KernelInto::KernelInto(const OpEntry& entry, const Tensor& out, IntList sizes, ScalarType dtype,
-                       Device device, const void* args, bool inplace)
-    : out_(out) {
+OutCall::OutCall(const OpEntry& entry, mt_args_header* args, const Tensor* const* outs, Specs specs,
+                 bool inplace)
+    : entry_(entry), args_(args) {
+  args->compute = to_abi((*specs.begin())->dtype);
+  if (!on_one_device(*entry.info, args)) fail_devices(*entry.info, args);
+  const Tensor* const* out = outs;
+  for (const TensorSpec* spec : specs) {
+    add(**out++, as_list(spec->sizes), spec->dtype, spec->device, inplace);
+  }
+  if (specs.size() > 1) check_apart(*entry.info, outs, static_cast<int>(specs.size()));
+  set_fields();
+}
+
+OutCall::OutCall(const OpEntry& entry, mt_args_header* args, const Tensor* const* outs,
+                 const ReduceSpec& spec, Device device, bool inplace)
+    : entry_(entry), args_(args) {
   const OpInfo& op = *entry.info;
-  TensorImpl* impl = out.impl();
+  args->compute = to_abi(spec.compute);
+  for (int i = 0; i < op.num_outputs; ++i) {
+    add(*outs[i], as_list(spec.sizes), spec.type_of(op.outputs[i]), device, inplace);
+  }
+  if (op.num_outputs > 1) check_apart(op, outs, op.num_outputs);
+  set_fields();
+}
+
+void OutCall::add(const Tensor& out, IntList sizes, ScalarType dtype, Device device, bool inplace) {
+  const OpInfo& op = *entry_.info;
+  required(out, op,
+           inplace               ? "self"
+           : op.num_outputs == 1 ? "out"
+                                 : op.outputs[outputs_.size()].name);
+  TensorImpl* const impl = out.impl();
   check_out(op, impl, sizes, dtype, device, inplace);
   bool direct = impl->dtype == dtype;
-  for_each_input(op, args, [&](const mt_tensor*& t, const ArgInfo&) {
+  for_each_input(op, args_, [&](const mt_tensor*& t, const ArgInfo&) {
     const Overlap o = overlap(impl->abi, *t);
     if (o == Overlap::kPartial ||
-        (o == Overlap::kExact && !takes_alias(entry, impl->device_slot))) {
+        (o == Overlap::kExact && !takes_alias(entry_, impl->device_slot))) {
       direct = false;
     }
   });
-  if (!direct) {
-    temporary_ = Tensor::adopt(
-        new_tensor(sizes.data(), static_cast<int>(sizes.size()), dtype, device, impl->device_slot));
-  }
+  outputs_.push_back(
+      {out, direct ? Tensor()
+                   : Tensor::adopt(new_tensor(sizes.data(), static_cast<int>(sizes.size()), dtype,
+                                              device, impl->device_slot))});
 }
 
-void KernelInto::finish() {
-  if (temporary_.defined()) copy_into(out_, temporary_);
-  out_.impl()->bump_version();
+void OutCall::set_fields() {
+  absl::InlinedVector<TensorImpl*, 2> targets;
+  for (size_t i = 0; i < outputs_.size(); ++i) targets.push_back(target(i));
+  set_output_fields(*entry_.info, args_, targets.data(), targets.size());
+}
+
+bool OutCall::try_kernel(bool complex) {
+  TensorImpl* const out = target();
+  mt_ctx* ctx = context(out->device_slot, out->abi.dl.device);
+  return complex ? run_complex_kernel(entry_, out->device_slot, ctx, args_)
+                 : run_kernel(entry_, out->device_slot, ctx, args_);
+}
+
+void OutCall::copy(std::initializer_list<const Tensor*> results) {
+  const Output* output = outputs_.data();
+  for (const Tensor* result : results) copy_into((output++)->target(), *result);
+}
+
+void OutCall::run_primitive(bool complex) {
+  if (try_kernel(complex)) return;
+  TensorImpl* const out = target();
+  const std::optional<Substitution> substitution =
+      complex ? std::optional<Substitution>(std::in_place, entry_, out, args_) : std::nullopt;
+  run_fallback(entry_, out->device_slot, context(out->device_slot, out->abi.dl.device), args_);
+}
+
+void OutCall::run_program() { run_pointwise(entry_, target(), args_, is_complex(args_->compute)); }
+
+void OutCall::finish() {
+  for (const Output& output : outputs_) {
+    if (output.temporary.defined()) copy_into(output.out, output.temporary);
+    output.out.impl()->bump_version();
+  }
 }
 
 }  // namespace mytorch

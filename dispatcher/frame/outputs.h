@@ -1,10 +1,17 @@
 // Checks of a call's operands, and of the tensors that it writes.
 #pragma once
 
+#include <cstring>
+#include <initializer_list>
+
+#include "absl/container/inlined_vector.h"
+#include "core/tensor/spec.h"
 #include "dispatcher/table/op.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch {
+
+struct ReduceSpec;
 
 // Returns the operand of a required argument. Throws Error(kValue) for an undefined tensor.
 const mt_tensor* required_slow(const OpInfo& op, const char* arg);
@@ -26,20 +33,51 @@ bool on_one_device(const OpInfo& op, const void* args);
 void check_out(const OpInfo& op, const TensorImpl* out, IntList sizes, ScalarType from,
                Device device, bool inplace);
 
-// An output of the in-place or out= form of a call that is not pointwise. The constructor checks
-// `out` against the result of the shape function. target() is `out`, or a temporary if `out` has
-// another type or overlaps an input (an exact alias only if a kernel does not take it).
-class KernelInto {
+// Points the outputs' fields of an argument struct to the targets.
+inline void set_output_fields(const OpInfo& op, void* args, TensorImpl* const* targets, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    const mt_tensor* const field = &targets[i]->abi;
+    std::memcpy(static_cast<char*>(args) + op.outputs[i].offset, &field, sizeof(field));
+  }
+}
+
+// The in-place or out= form of a call that is not pointwise, once the arguments are in the argument
+// struct. The constructor checks the outputs against the results of the shape function, and sets
+// their fields: to the output, or to a temporary if the output has another type or overlaps an
+// input (an exact alias only if a kernel does not take it).
+class OutCall {
  public:
-  KernelInto(const OpEntry& entry, const Tensor& out, IntList sizes, ScalarType dtype,
-             Device device, const void* args, bool inplace);
-  TensorImpl* target() const { return target_tensor().impl(); }
-  const Tensor& target_tensor() const { return temporary_.defined() ? temporary_ : out_; }
+  using Specs = std::initializer_list<const TensorSpec*>;
+  OutCall(const OpEntry& entry, mt_args_header* args, const Tensor* const* outs, Specs specs,
+          bool inplace);
+  OutCall(const OpEntry& entry, mt_args_header* args, const Tensor* const* outs,
+          const ReduceSpec& spec, Device device, bool inplace);
+
+  // Each runs the kernel. Returns false if none takes the call: the caller then computes the
+  // results as a Substitution, and copies them into the targets.
+  bool try_kernel(bool complex);
+  void copy(std::initializer_list<const Tensor*> results);
+  // Without one, runs the fallback if it is allowed, else throws an Error.
+  void run_primitive(bool complex);
+  // Without one, runs the operators of the program.
+  void run_program();
+
+  TensorImpl* target(size_t i = 0) const { return outputs_[i].target().impl(); }
+  // Copies temporaries, and counts the writes.
   void finish();
 
  private:
-  const Tensor& out_;
-  Tensor temporary_;
+  struct Output {
+    const Tensor& out;
+    Tensor temporary;
+    const Tensor& target() const { return temporary.defined() ? temporary : out; }
+  };
+  void set_fields();
+  void add(const Tensor& out, IntList sizes, ScalarType dtype, Device device, bool inplace);
+
+  const OpEntry& entry_;
+  mt_args_header* const args_;
+  absl::InlinedVector<Output, 2> outputs_;
 };
 
 // Throws Error(kValue) if two outputs of a call share memory.

@@ -89,26 +89,6 @@ template <Promote promote, int n>
   return impl;
 }
 
-// Does the same for several outputs, which must not share memory.
-template <Promote promote, int n, int m>
-inline void pointwise_into_each(const OpInfo& op, const mt_tensor* (&inputs)[n],
-                                mt_tensor (&hosts)[n], mt_args_header* header,
-                                const Tensor* const (&outs)[m], TensorImpl* (&into)[m],
-                                Tensor (&temporaries)[m]) {
-  bool common = promote != Promote::kCompare;
-  for (int i = 0; i < m && common; ++i) {
-    const TensorImpl* const impl = outs[i]->impl();
-    common = impl != nullptr && uniform_into(op, inputs, impl) && computes_in<promote>(impl->dtype);
-    for (int k = 0; k < i && common; ++k) common = outs[k]->impl()->storage != impl->storage;
-  }
-  if (common) [[likely]] {
-    header->compute = outs[0]->impl()->abi.dl.dtype;
-    header->flags = MT_ARGS_UNIFORM;
-    for (int i = 0; i < m; ++i) into[i] = outs[i]->impl();
-    return;
-  }
-  general_into_each(op, {inputs, hosts}, header, outs, into, temporaries, m);
-}
 inline void finish_into(const Tensor& out, const Tensor& temporary) {
   if (temporary.defined()) [[unlikely]]
     copy_into(out, temporary);
@@ -128,5 +108,49 @@ void run_complex_program(const OpEntry& entry, TensorImpl* out, const void* args
     run_program_slow(entry, out, args);
   }
 }
+
+// The out= form of a call. Its code is the same for all records with as many operands and outputs.
+template <size_t m>
+class PointwiseOut {
+ public:
+  // Does the same as pointwise_into for each output. They must not share memory.
+  template <Promote promote, int n>
+  [[gnu::noinline]] void prepare(const OpInfo& op, const mt_tensor* (&inputs)[n],
+                                 mt_tensor (&hosts)[n], mt_args_header* header,
+                                 const Tensor* const (&outs)[m]) {
+    if constexpr (m == 1) {
+      targets_[0] = pointwise_into<promote>(op, inputs, hosts, header, *outs[0], false, temporaries_);
+    } else {
+      bool common = promote != Promote::kCompare;
+      for (size_t i = 0; i < m && common; ++i) {
+        const TensorImpl* const impl = outs[i]->impl();
+        common =
+            impl != nullptr && uniform_into(op, inputs, impl) && computes_in<promote>(impl->dtype);
+        for (size_t k = 0; k < i && common; ++k) {
+          common = outs[k]->impl()->storage != impl->storage;
+        }
+      }
+      if (common) [[likely]] {
+        header->compute = outs[0]->impl()->abi.dl.dtype;
+        header->flags = MT_ARGS_UNIFORM;
+        for (size_t i = 0; i < m; ++i) targets_[i] = outs[i]->impl();
+        return;
+      }
+      general_into_each(op, {inputs, hosts}, header, outs, targets_, temporaries_, m);
+    }
+  }
+
+  // Sets the outputs' fields of the argument struct, runs the kernel, and counts the writes.
+  [[gnu::noinline]] void run(const OpEntry& entry, mt_args_header* args,
+                             const Tensor* const (&outs)[m], bool complex) {
+    set_output_fields(*entry.info, args, targets_, m);
+    run_pointwise(entry, targets_[0], args, complex);
+    for (size_t i = 0; i < m; ++i) finish_into(*outs[i], temporaries_[i]);
+  }
+
+ private:
+  TensorImpl* targets_[m];
+  Tensor temporaries_[m];
+};
 
 }  // namespace mytorch

@@ -96,8 +96,7 @@ template <class Op, Form form>
 inline constexpr FormInfo kFormInfo = {Op::info, Op::entry, form, form == kOut ? Op::outs : 0,
                                        Op::written_lists};
 
-// Throw Error(kValue): gradients do not flow through out= forms and written lists.
-[[noreturn]] void refuse_out_gradient(const OpInfo& op);
+// Throws Error(kValue): gradients do not flow through written lists, nor through out= forms.
 [[noreturn]] void refuse_list_gradient(const OpInfo& op);
 
 // Returns the wrapper that a call enters if it wants these layers, or null: it continues below the
@@ -199,9 +198,12 @@ struct Layered<Op, form, R(P...)> {
 
  private:
   [[gnu::always_inline]] static R enter(uint32_t wanted, std::remove_reference_t<P>&... args) {
-    if (wanted != 0) [[unlikely]] {
+    if constexpr (form == kOut) {
+      if (void* wrapper = wanted != 0 ? mytorch::enter(kFormInfo<Op, form>, wanted) : nullptr) {
+        return reinterpret_cast<Wrapper>(wrapper)(static_cast<P&&>(args)...);
+      }
+    } else if (wanted != 0) [[unlikely]] {
       if ((wanted & kLayerAutograd) != 0) {
-        if constexpr (form == kOut) refuse_out_gradient(Op::info);
         if constexpr (Op::written_lists != 0) refuse_list_gradient(Op::info);
       }
       if (void* wrapper = first_wrapper(Op::entry, form, wanted)) {
