@@ -23,6 +23,13 @@ namespace mytorch::cuda {
 
 inline constexpr int kStridedDims = 16;
 
+namespace internal {
+[[noreturn]] inline void refuse_strides() {
+  throw sdk::Error(MT_ERROR_UNSUPPORTED, "strides of more than " + std::to_string(kStridedDims) +
+                                             " dimensions that cannot be collapsed");
+}
+}  // namespace internal
+
 template <int N>
 struct Strided {
   int64_t numel = 0;
@@ -35,11 +42,7 @@ struct Strided {
   Strided() = default;
   explicit Strided(const sdk::StridedLoop<N>& loop) : numel(loop.numel()) {
     if (numel == 0) return;
-    if (loop.ndim() > kStridedDims) {
-      throw sdk::Error(MT_ERROR_UNSUPPORTED, "strides of more than " +
-                                                 std::to_string(kStridedDims) +
-                                                 " dimensions that cannot be collapsed");
-    }
+    if (loop.ndim() > kStridedDims) internal::refuse_strides();
     ndim = numel == 1 ? 0 : loop.ndim();
     for (int d = 0; d < ndim; ++d) {
       size[d] = loop.shape()[static_cast<size_t>(ndim - 1 - d)];
@@ -60,6 +63,7 @@ struct Strided {
 #pragma unroll
     for (int k = 0; k < N; ++k) at[k] = 0;
     if (wide) {
+#pragma unroll 1  // each division of 64 bits, which is long, waits for the one before
       for (int d = 0; d < ndim; ++d) {
         const int64_t outer = i / size[d];
         const int64_t index = i - outer * size[d];

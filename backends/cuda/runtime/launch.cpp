@@ -41,6 +41,13 @@ void change_device(int32_t index) {
   CUDA(cudaSetDevice(index));
   current_device = index;
 }
+
+void launch(mt_ctx& ctx, const char* name, const void* kernel, const Grid& grid, void** params) {
+  use_device(ctx);
+  check(cudaLaunchKernel(kernel, grid.blocks, grid.threads, params, grid.shared, stream_of(ctx)),
+        name);
+  if (synchronous) queued(ctx, name);
+}
 }  // namespace internal
 
 const Properties& properties(int32_t index) {

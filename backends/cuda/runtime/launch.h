@@ -56,18 +56,19 @@ Grid grid_for(const mt_ctx& ctx, int64_t n, int threads, int waves = 8);
 // KiB needs it before each launch; only the first call for a kernel and device has a cost.
 void allow_shared(const mt_ctx& ctx, const void* kernel, size_t bytes);
 
+namespace internal {
+void launch(mt_ctx& ctx, const char* name, const void* kernel, const Grid& grid, void** params);
+}  // namespace internal
+
 // Queues `kernel` on the context's stream. `name` appears in error messages.
 template <class... Params, class... Args>
 void launch(mt_ctx& ctx, const char* name, void (*kernel)(Params...), const Grid& grid,
             const Args&... args) {
-  use_device(ctx);
   const auto start = [&](Params... params) {
     void* pointers[] = {static_cast<void*>(&params)..., nullptr};
-    return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid.blocks, grid.threads,
-                            pointers, grid.shared, stream_of(ctx));
+    internal::launch(ctx, name, reinterpret_cast<const void*>(kernel), grid, pointers);
   };
-  check(start(args...), name);
-  if (synchronous) queued(ctx, name);
+  start(args...);
 }
 
 // Returns scratch memory on the context's device, valid until the call ends. Throws
