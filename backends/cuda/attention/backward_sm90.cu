@@ -8,8 +8,8 @@
 #include "backends/cuda/common/move.h"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/attention_backward.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {

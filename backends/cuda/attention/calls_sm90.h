@@ -12,7 +12,7 @@
 #include "backends/cuda/attention/bits.cuh"
 #include "backends/cuda/runtime/driver.h"
 #include "backends/cuda/runtime/launch.h"
-#include "mytorch/backend.h"
+#include "backends/cuda/runtime/sdk.h"
 
 namespace mytorch::cuda::hopper {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "backends/cuda/attention/cudnn_graph.h"
-#include "mytorch/backend.h"
+#include "backends/cuda/runtime/sdk.h"
 
 namespace mytorch::cuda {
 

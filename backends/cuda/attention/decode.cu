@@ -6,9 +6,9 @@
 #include "backends/cuda/common/pack.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/attention_forward.h"
 #include "mytorch/abi_ops/attention_paged.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {

@@ -7,8 +7,8 @@
 #include "backends/cuda/common/counters.h"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/attention_forward.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {

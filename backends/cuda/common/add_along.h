@@ -3,7 +3,7 @@
 #pragma once
 
 #include "backends/cuda/runtime/faults.h"
-#include "mytorch/backend.h"
+#include "backends/cuda/runtime/sdk.h"
 
 namespace mytorch::cuda {
 

@@ -10,7 +10,7 @@
 
 #include "backends/cuda/common/pack.cuh"
 #include "backends/cuda/runtime/launch.h"
-#include "mytorch/backend.h"
+#include "backends/cuda/runtime/sdk.h"
 
 namespace mytorch::cuda {
 

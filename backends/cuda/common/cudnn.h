@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "mytorch/backend.h"
+#include "backends/cuda/runtime/sdk.h"
 
 namespace mytorch::cuda {
 

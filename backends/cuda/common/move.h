@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "mytorch/backend.h"
+#include "backends/cuda/runtime/sdk.h"
 
 namespace mytorch::cuda {
 

@@ -3,7 +3,8 @@
 
 #include <cstdint>
 
-#include "mytorch/backend.h"
+#include "backends/cuda/runtime/sdk.h"
+#include "mytorch/backend/windows.h"
 
 namespace mytorch::cuda {
 

@@ -8,7 +8,7 @@
 
 #include "backends/cuda/common/plan_key.h"
 #include "backends/cuda/fourier/library.h"
-#include "mytorch/backend.h"
+#include "backends/cuda/runtime/sdk.h"
 
 namespace mytorch::cuda {
 

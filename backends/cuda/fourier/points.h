@@ -1,7 +1,7 @@
 // Copies of the points of transforms, real or complex.
 #pragma once
 
-#include "mytorch/backend.h"
+#include "backends/cuda/runtime/sdk.h"
 
 namespace mytorch::cuda {
 

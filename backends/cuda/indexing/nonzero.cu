@@ -10,8 +10,8 @@
 #include "backends/cuda/runtime/capture.h"
 #include "backends/cuda/runtime/faults.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/nonzero.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "backends/cuda/common/move.h"
-#include "mytorch/backend.h"
+#include "backends/cuda/runtime/sdk.h"
 
 namespace mytorch::cuda {
 

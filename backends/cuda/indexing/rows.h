@@ -7,7 +7,7 @@
 
 #include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/runtime/faults.h"
-#include "mytorch/backend.h"
+#include "backends/cuda/runtime/sdk.h"
 
 namespace mytorch::cuda {
 

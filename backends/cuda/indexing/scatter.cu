@@ -12,8 +12,8 @@
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/faults.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/scatter.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {

@@ -15,8 +15,8 @@
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/faults.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/scatter_add.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {

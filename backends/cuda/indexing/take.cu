@@ -12,10 +12,10 @@
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/faults.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/embedding.h"
 #include "mytorch/abi_ops/gather.h"
 #include "mytorch/abi_ops/index_select.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {

@@ -6,8 +6,8 @@
 #include "backends/cuda/linalg/block.cuh"
 #include "backends/cuda/linalg/launches.h"
 #include "backends/cuda/registry.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/linalg_cholesky_ex.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {

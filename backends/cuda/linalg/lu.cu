@@ -7,9 +7,9 @@
 #include "backends/cuda/linalg/block.cuh"
 #include "backends/cuda/linalg/launches.h"
 #include "backends/cuda/registry.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/linalg_lu_factor_ex.h"
 #include "mytorch/abi_ops/linalg_lu_permutation.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {

@@ -10,7 +10,7 @@
 #include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/runtime/faults.h"
 #include "backends/cuda/runtime/launch.h"
-#include "mytorch/backend.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/backend/matrices.h"
 
 namespace mytorch::cuda {

@@ -8,10 +8,10 @@
 #include "backends/cuda/linalg/block.cuh"
 #include "backends/cuda/linalg/launches.h"
 #include "backends/cuda/registry.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/geqrf.h"
 #include "mytorch/abi_ops/linalg_householder_product.h"
 #include "mytorch/abi_ops/linalg_qr.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {

@@ -9,8 +9,8 @@
 #include "backends/cuda/linalg/launches.h"
 #include "backends/cuda/linalg/passes.h"
 #include "backends/cuda/registry.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/linalg_svd_forward.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {

@@ -5,9 +5,9 @@
 #include "backends/cuda/linalg/block.cuh"
 #include "backends/cuda/linalg/launches.h"
 #include "backends/cuda/registry.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/linalg_lu_solve.h"
 #include "mytorch/abi_ops/linalg_solve_triangular.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {

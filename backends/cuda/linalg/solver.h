@@ -8,7 +8,7 @@
 #include <string>
 #include <type_traits>
 
-#include "mytorch/backend.h"
+#include "backends/cuda/runtime/sdk.h"
 
 namespace mytorch::cuda {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "mytorch/backend.h"
+#include "backends/cuda/runtime/sdk.h"
 
 namespace mytorch::cuda {
 

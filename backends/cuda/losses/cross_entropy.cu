@@ -18,9 +18,9 @@
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/faults.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/cross_entropy_backward.h"
 #include "mytorch/abi_ops/cross_entropy_forward.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {

@@ -17,8 +17,8 @@
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/faults.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/linear_cross_entropy_forward.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {

@@ -10,9 +10,9 @@
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/faults.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/nll_loss_backward.h"
 #include "mytorch/abi_ops/nll_loss_forward.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "backends/cuda/common/element.cuh"
 #include "backends/cuda/common/strided.cuh"
-#include "mytorch/backend.h"
+#include "backends/cuda/runtime/sdk.h"
 
 namespace mytorch::cuda {
 

@@ -6,8 +6,8 @@
 #include "backends/cuda/common/element.cuh"
 #include "backends/cuda/matrix/product.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/linear_gelu_backward.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {

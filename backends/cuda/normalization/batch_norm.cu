@@ -15,9 +15,9 @@
 #include "backends/cuda/normalization/operands.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/batch_norm_training.h"
 #include "mytorch/abi_ops/batch_norm_training_backward.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {

@@ -6,7 +6,7 @@
 #include "backends/cuda/common/channel_rows.cuh"
 #include "backends/cuda/common/element.cuh"
 #include "backends/cuda/normalization/operands.cuh"
-#include "mytorch/backend.h"
+#include "backends/cuda/runtime/sdk.h"
 
 namespace mytorch::cuda {
 

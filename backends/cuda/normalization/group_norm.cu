@@ -10,9 +10,9 @@
 #include "backends/cuda/normalization/operands.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/native_group_norm.h"
 #include "mytorch/abi_ops/native_group_norm_backward.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {

@@ -6,7 +6,7 @@
 #include "backends/cuda/common/element.cuh"
 #include "backends/cuda/common/pack.cuh"
 #include "backends/cuda/common/rows.cuh"
-#include "mytorch/backend.h"
+#include "backends/cuda/runtime/sdk.h"
 
 namespace mytorch::cuda {
 

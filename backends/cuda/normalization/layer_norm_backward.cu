@@ -14,11 +14,11 @@
 #include "backends/cuda/normalization/prefetch.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/native_add_layer_norm_backward.h"
 #include "mytorch/abi_ops/native_add_rms_norm_backward.h"
 #include "mytorch/abi_ops/native_layer_norm_backward.h"
 #include "mytorch/abi_ops/native_rms_norm_backward.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {

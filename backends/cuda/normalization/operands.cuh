@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "backends/cuda/common/element.cuh"
-#include "mytorch/backend.h"
+#include "backends/cuda/runtime/sdk.h"
 
 namespace mytorch::cuda {
 

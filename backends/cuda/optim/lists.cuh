@@ -11,7 +11,7 @@
 #include "backends/cuda/common/element.cuh"
 #include "backends/cuda/common/pack.cuh"
 #include "backends/cuda/runtime/launch.h"
-#include "mytorch/backend.h"
+#include "backends/cuda/runtime/sdk.h"
 
 namespace mytorch::cuda {
 

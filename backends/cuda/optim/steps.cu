@@ -10,12 +10,12 @@
 #include "backends/cuda/optim/lists.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/adagrad_steps_.h"
 #include "mytorch/abi_ops/adam_steps_.h"
 #include "mytorch/abi_ops/clip_grads_with_norm_.h"
 #include "mytorch/abi_ops/rmsprop_steps_.h"
 #include "mytorch/abi_ops/sgd_steps_.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {

@@ -10,8 +10,8 @@
 #include "backends/cuda/optim/lists.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/get_total_norm.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {

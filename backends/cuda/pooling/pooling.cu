@@ -13,11 +13,12 @@
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/faults.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/avg_pool2d.h"
 #include "mytorch/abi_ops/avg_pool2d_backward.h"
 #include "mytorch/abi_ops/max_pool2d_with_indices.h"
 #include "mytorch/abi_ops/max_pool2d_with_indices_backward.h"
-#include "mytorch/backend.h"
+#include "mytorch/backend/windows.h"
 
 namespace mytorch::cuda {
 namespace {

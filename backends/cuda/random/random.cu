@@ -12,11 +12,11 @@
 #include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/native_dropout.h"
 #include "mytorch/abi_ops/normal_.h"
 #include "mytorch/abi_ops/random_.h"
 #include "mytorch/abi_ops/uniform_.h"
-#include "mytorch/backend.h"
 #include "mytorch/backend/philox.h"
 
 namespace mytorch::cuda {

@@ -12,8 +12,8 @@
 #include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/cumsum.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {

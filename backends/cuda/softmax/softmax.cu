@@ -14,11 +14,11 @@
 #include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/log_softmax.h"
 #include "mytorch/abi_ops/log_softmax_backward.h"
 #include "mytorch/abi_ops/softmax.h"
 #include "mytorch/abi_ops/softmax_backward.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {

@@ -12,10 +12,10 @@
 #include "backends/cuda/common/strided.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
+#include "backends/cuda/runtime/sdk.h"
 #include "backends/cuda/sorting/keys.cuh"
 #include "mytorch/abi_ops/sort.h"
 #include "mytorch/abi_ops/topk.h"
-#include "mytorch/backend.h"
 
 namespace mytorch::cuda {
 namespace {
