@@ -13,27 +13,31 @@
 namespace mytorch::cuda {
 namespace {
 
-constexpr int kDims = 8;
-constexpr int kThreads = 256;
-constexpr int kPerThread = 4;
+constexpr int kConvertDims = 8;
+constexpr int kConvertThreads = 256;
+constexpr int kConvertsPerThread = 4;
 
 template <class To, class From>
 inline constexpr int kWidth = 16 / static_cast<int>(std::max(sizeof(To), sizeof(From)));
 
-// kN elements per access, if both sides are aligned to that.
+// kN elements per access, if both sides are aligned to that. The kernels of all types have the same
+// parameters, which are passed by the same code.
 template <class To, class From, int kN>
-__global__ void __launch_bounds__(kThreads) convert_packs(int64_t n, To* to, const From* from) {
+__global__ void __launch_bounds__(kConvertThreads)
+    convert_packs(int64_t n, void* to_data, const void* from_data) {
+  To* const to = static_cast<To*>(to_data);
+  const From* const from = static_cast<const From*>(from_data);
   const int64_t packs = n / kN;
-  const int64_t first = int64_t{blockIdx.x} * (kThreads * kPerThread) + threadIdx.x;
-  Pack<From, kN> read[kPerThread];
+  const int64_t first = int64_t{blockIdx.x} * (kConvertThreads * kConvertsPerThread) + threadIdx.x;
+  Pack<From, kN> read[kConvertsPerThread];
 #pragma unroll
-  for (int j = 0; j < kPerThread; ++j) {
-    const int64_t i = first + j * kThreads;
+  for (int j = 0; j < kConvertsPerThread; ++j) {
+    const int64_t i = first + j * kConvertThreads;
     if (i < packs) read[j] = reinterpret_cast<const Pack<From, kN>*>(from)[i];
   }
 #pragma unroll
-  for (int j = 0; j < kPerThread; ++j) {
-    const int64_t i = first + j * kThreads;
+  for (int j = 0; j < kConvertsPerThread; ++j) {
+    const int64_t i = first + j * kConvertThreads;
     if (i >= packs) break;
     Pack<To, kN> written;
 #pragma unroll
@@ -45,22 +49,34 @@ __global__ void __launch_bounds__(kThreads) convert_packs(int64_t n, To* to, con
   if (kN > 1 && i < n) to[i] = convert<To>(from[i]);
 }
 
-template <class To, class From, int kN>
-void start(mt_ctx& ctx, int64_t n, To* to, const From* from) {
-  const int64_t packs = std::max<int64_t>(1, n / kN);
-  const int64_t blocks = (packs + kThreads * kPerThread - 1) / (kThreads * kPerThread);
-  launch(ctx, "convert_packs", convert_packs<To, From, kN>,
-         Grid{dim3(static_cast<unsigned>(blocks)), dim3(kThreads)}, n, to, from);
+// A kernel, and the elements and the alignments of its accesses; none if the types are the same.
+struct Conversion {
+  void (*kernel)(int64_t, void*, const void*) = nullptr;
+  int64_t pack = 1, to_bytes = 1, from_bytes = 1;
+};
+Conversion conversion_of(mt_dtype to_type, mt_dtype from_type) {
+  return visit_type(to_type, [&](auto to_tag) {
+    return visit_type(from_type, [](auto from_tag) {
+      using To = typename decltype(to_tag)::type;
+      using From = typename decltype(from_tag)::type;
+      if constexpr (std::is_same_v<To, From>) {
+        return Conversion();
+      } else {
+        constexpr int kN = kWidth<To, From>;
+        return Conversion{convert_packs<To, From, kN>, kN, sizeof(To) * kN, sizeof(From) * kN};
+      }
+    });
+  });
 }
 
 template <class To>
-__global__ void __launch_bounds__(kThreads)
-    convert_elements(const __grid_constant__ OffsetCalculator<2, kDims> part, To* to,
+__global__ void __launch_bounds__(kConvertThreads)
+    convert_elements(const __grid_constant__ OffsetCalculator<2, kConvertDims> part, To* to,
                      const void* from, uint32_t from_key) {
-  const uint32_t first = blockIdx.x * (kThreads * kPerThread) + threadIdx.x;
+  const uint32_t first = blockIdx.x * (kConvertThreads * kConvertsPerThread) + threadIdx.x;
 #pragma unroll
-  for (int j = 0; j < kPerThread; ++j) {
-    const uint32_t i = first + j * kThreads;
+  for (int j = 0; j < kConvertsPerThread; ++j) {
+    const uint32_t i = first + j * kConvertThreads;
     if (i >= part.numel) return;
     int64_t at[2];
     part.offsets(i, at);
@@ -72,21 +88,18 @@ __global__ void __launch_bounds__(kThreads)
 
 void convert_contiguous(mt_ctx& ctx, int64_t n, mt_dtype to_type, void* to, mt_dtype from_type,
                         const void* from) {
-  visit_type(to_type, [&](auto to_tag) {
-    visit_type(from_type, [&](auto from_tag) {
-      using To = typename decltype(to_tag)::type;
-      using From = typename decltype(from_tag)::type;
-      if constexpr (!std::is_same_v<To, From>) {
-        constexpr int kN = kWidth<To, From>;
-        if (aligned(to, sizeof(To) * kN) && aligned(from, sizeof(From) * kN)) {
-          start<To, From, kN>(ctx, n, static_cast<To*>(to), static_cast<const From*>(from));
-          return;
-        }
-      }
-      const std::array<int64_t, 1> shape{n}, one{1};
-      convert_strided(ctx, CopyLoop(shape, {one.data(), one.data()}), to_type, to, from_type, from);
-    });
-  });
+  const Conversion conversion = conversion_of(to_type, from_type);
+  if (conversion.kernel == nullptr || !aligned(to, conversion.to_bytes) ||
+      !aligned(from, conversion.from_bytes)) {
+    const std::array<int64_t, 1> shape{n}, one{1};
+    return convert_strided(ctx, CopyLoop(shape, {one.data(), one.data()}), to_type, to, from_type,
+                           from);
+  }
+  const int64_t packs = std::max<int64_t>(1, n / conversion.pack);
+  const int64_t blocks =
+      (packs + kConvertThreads * kConvertsPerThread - 1) / (kConvertThreads * kConvertsPerThread);
+  launch(ctx, "convert_packs", conversion.kernel,
+         Grid{dim3(static_cast<unsigned>(blocks)), dim3(kConvertThreads)}, n, to, from);
 }
 
 void convert_strided(mt_ctx& ctx, const CopyLoop& loop, mt_dtype to_type, void* to,
@@ -94,13 +107,15 @@ void convert_strided(mt_ctx& ctx, const CopyLoop& loop, mt_dtype to_type, void* 
   visit_type(to_type, [&](auto tag) {
     using To = typename decltype(tag)::type;
     const int64_t itemsize = sdk::itemsize(from_type);
-    for_each_part<kDims>(loop, [&](const OffsetCalculator<2, kDims>& part,
-                                   const std::array<int64_t, 2>& at) {
-      const unsigned blocks = (part.numel + kThreads * kPerThread - 1) / (kThreads * kPerThread);
-      const void* source = static_cast<const char*>(from) + at[1] * itemsize;
-      launch(ctx, "convert_elements", convert_elements<To>, Grid{dim3(blocks), dim3(kThreads)},
-             part, static_cast<To*>(to) + at[0], source, sdk::dtype_key(from_type));
-    });
+    for_each_part<kConvertDims>(
+        loop, [&](const OffsetCalculator<2, kConvertDims>& part, const std::array<int64_t, 2>& at) {
+          const unsigned blocks = (part.numel + kConvertThreads * kConvertsPerThread - 1) /
+                                  (kConvertThreads * kConvertsPerThread);
+          const void* source = static_cast<const char*>(from) + at[1] * itemsize;
+          launch(ctx, "convert_elements", convert_elements<To>,
+                 Grid{dim3(blocks), dim3(kConvertThreads)}, part, static_cast<To*>(to) + at[0],
+                 source, sdk::dtype_key(from_type));
+        });
   });
 }
 
