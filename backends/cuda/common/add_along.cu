@@ -73,8 +73,8 @@ __global__ void __launch_bounds__(128)
 }
 
 template <class T, class A>
-void start(mt_ctx& ctx, const TensorView& index, const TensorView& src, const TensorView& acc,
-           int dim, const Faults& faults) {
+void start_add_along(mt_ctx& ctx, const TensorView& index, const TensorView& src,
+                     const TensorView& acc, int dim, const Faults& faults) {
   const Lines<3> of(sdk::make_lines<3>({index, src, acc}, dim));
   const Strided<3>& lines = of.loop;
   const Along along{of.step[0], of.step[1], of.step[2], of.size[0]};
@@ -98,7 +98,7 @@ void add_along(mt_ctx& ctx, const TensorView& index, const TensorView& src, cons
                int dim, const Faults& faults) {
   visit_type(src.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    start<T, Wide<T>>(ctx, index, src, acc, dim, faults);
+    start_add_along<T, Wide<T>>(ctx, index, src, acc, dim, faults);
   });
 }
 

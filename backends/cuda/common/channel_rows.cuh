@@ -14,7 +14,7 @@
 
 namespace mytorch::cuda {
 
-inline constexpr int kRowThreads = 256;
+inline constexpr int kChannelThreads = 256;
 
 struct ChannelRows {
   int64_t rows = 0, channels = 0;
@@ -46,7 +46,7 @@ Grid rows_grid(const mt_ctx& ctx, ChannelRows& at) {
   const auto across =
       static_cast<unsigned>(std::bit_ceil(static_cast<uint64_t>(packs < 32 ? packs : 32)));
   Grid grid;
-  grid.threads = dim3(across, kRowThreads / across);
+  grid.threads = dim3(across, kChannelThreads / across);
   grid.blocks.x = static_cast<unsigned>((packs + across - 1) / across);
   const int64_t busy = 4 * properties(ctx.device.index).multiprocessors;
   const int64_t most = (at.rows + 4 * grid.threads.y - 1) / (4 * grid.threads.y);
@@ -79,7 +79,7 @@ struct OwnRows {
 template <int K, int N, class W>
 __device__ __forceinline__ void put_row_sums(const ChannelRows& at, const W (&sums)[K][N],
                                              double* partial) {
-  __shared__ W parts[K * N][kRowThreads];
+  __shared__ W parts[K * N][kChannelThreads];
   const unsigned own = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
   for (int k = 0; k < K; ++k) {
@@ -87,7 +87,7 @@ __device__ __forceinline__ void put_row_sums(const ChannelRows& at, const W (&su
     for (int i = 0; i < N; ++i) parts[k * N + i][own] = sums[k][i];
   }
   __syncthreads();
-  for (unsigned each = own; each < K * N * blockDim.x; each += kRowThreads) {
+  for (unsigned each = own; each < K * N * blockDim.x; each += kChannelThreads) {
     const unsigned x = each % blockDim.x, i = each / blockDim.x % N, k = each / blockDim.x / N;
     double sum = 0;
     for (unsigned y = 0; y < blockDim.y; ++y) {

@@ -33,7 +33,7 @@ __global__ void clear_elements(Strided<1> loop, T* to) {
 }
 
 template <class From, class To>
-void start(mt_ctx& ctx, const TensorView& from, const TensorView& to) {
+void start_move(mt_ctx& ctx, const TensorView& from, const TensorView& to) {
   const auto loop = make_strided<2>(to.shape(), {to, from});
   launch(ctx, "move_elements", move_elements<From, To>, grid_for(ctx, loop.numel, 256), loop,
          to.data<To>(), from.data<From>());
@@ -50,19 +50,19 @@ void move(mt_ctx& ctx, const TensorView& from, const TensorView& to) {
                            cudaMemcpyDeviceToDevice, stream_of(ctx)));
       return;
     }
-    if (to.itemsize() == 16) return start<double2, double2>(ctx, from, to);  // complex128
+    if (to.itemsize() == 16) return start_move<double2, double2>(ctx, from, to);  // complex128
     sdk::visit_itemsize(to.itemsize(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      start<T, T>(ctx, from, to);
+      start_move<T, T>(ctx, from, to);
     });
   } else if (to.is<float>() && from.is<sdk::Half>()) {
-    start<__half, float>(ctx, from, to);
+    start_move<__half, float>(ctx, from, to);
   } else if (to.is<float>() && from.is<sdk::BFloat16>()) {
-    start<__nv_bfloat16, float>(ctx, from, to);
+    start_move<__nv_bfloat16, float>(ctx, from, to);
   } else if (from.is<float>() && to.is<sdk::Half>()) {
-    start<float, __half>(ctx, from, to);
+    start_move<float, __half>(ctx, from, to);
   } else if (from.is<float>() && to.is<sdk::BFloat16>()) {
-    start<float, __nv_bfloat16>(ctx, from, to);
+    start_move<float, __nv_bfloat16>(ctx, from, to);
   } else {
     throw sdk::Error(MT_ERROR_INTERNAL, std::string("no conversion from ") +
                                             sdk::dtype_name(from.dtype()) + " to " +

@@ -109,19 +109,19 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-constexpr int kShares = 128;  // threads that share the sum for one element of the weight
+constexpr int kWeightShares = 128;  // threads that share the sum for one element of the weight
 
 template <class T>
-__global__ void __launch_bounds__(kShares)
+__global__ void __launch_bounds__(kWeightShares)
     weight_elements(Operands o, int64_t numel, const T* input, const T* output, T* weight) {
   const sdk::ConvolutionGeometry& g = o.g;
-  __shared__ Sum<T> parts[kShares];
+  __shared__ Sum<T> parts[kWeightShares];
   const int64_t plane = g.output[0] * g.output[1] * g.output[2];
   for (int64_t i = blockIdx.x; i < numel; i += gridDim.x) {
     const Place w(i, g.in_channels, g.kernel);  // n: the output channel
     const int64_t channel = w.n / g.out_channels * g.in_channels + w.c;
     Sum<T> sum = 0;
-    for (int64_t j = threadIdx.x; j < g.batch * plane; j += kShares) {
+    for (int64_t j = threadIdx.x; j < g.batch * plane; j += kWeightShares) {
       const Place s(j, 1, g.output);
       int64_t b[3];
       bool inside = true;
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kShares)
     }
     parts[threadIdx.x] = sum;
     __syncthreads();
-    for (int half = kShares / 2; half > 0; half /= 2) {
+    for (int half = kWeightShares / 2; half > 0; half /= 2) {
       if (threadIdx.x < half) parts[threadIdx.x] += parts[threadIdx.x + half];
       __syncthreads();
     }
@@ -176,8 +176,8 @@ void convolve_direct(mt_ctx& ctx, const Convolution& call) {
       launch(ctx, "input_elements", input_elements<T>, grid_for(ctx, numel, 256), o, numel, output,
              weight, bias, step, input);
     } else {
-      launch(ctx, "weight_elements", weight_elements<T>, grid_for(ctx, numel * kShares, kShares), o,
-             numel, input, output, weight);
+      launch(ctx, "weight_elements", weight_elements<T>,
+             grid_for(ctx, numel * kWeightShares, kWeightShares), o, numel, input, output, weight);
     }
   });
 }

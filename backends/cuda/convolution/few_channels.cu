@@ -15,7 +15,7 @@ namespace {
 constexpr int kThreadsX = 16, kThreadsY = 8;
 constexpr int kChannels = 8;  // output channels at a time
 
-struct Sizes {
+struct FewChannelsSizes {
   int in_h, in_w, out_h, out_w, pad_h, pad_w, outputs;
   int tiles_x, tiles_y;
 };
@@ -33,8 +33,8 @@ struct Shape {
 
 template <int kTaps, int kStride, int kInputs, int kCells>
 __global__ void __launch_bounds__(kThreadsX* kThreadsY)
-    few_channels_input(Sizes s, const float* __restrict__ grad, const float* __restrict__ weight,
-                       float* __restrict__ to) {
+    few_channels_input(FewChannelsSizes s, const float* __restrict__ grad,
+                       const float* __restrict__ weight, float* __restrict__ to) {
   using Of = Shape<kTaps, kStride, kInputs, kCells>;
   __shared__ __align__(16) float grads[kChannels][Of::kGradY][Of::kRow];
   __shared__ __align__(16) float weights[kChannels][Of::kWeightRow];
@@ -152,20 +152,20 @@ bool is_plain(const Convolution& call) {
          call.result().is<float>();
 }
 
-bool takes(const Convolution& call) {
+bool takes_few_channels(const Convolution& call) {
   return call.computed == Convolution::kInput && is_plain(call) &&
          with_shape(call.geometry, [](auto, auto, auto) {});
 }
 
-int64_t workspace(const mt_ctx& /*ctx*/, const Convolution& /*call*/) { return 0; }
+int64_t few_channels_workspace(const mt_ctx& /*ctx*/, const Convolution& /*call*/) { return 0; }
 
-bool run(mt_ctx& ctx, const Convolution& call, const std::array<void*, 3>& data,
-         void* /*workspace*/) {
+bool run_few_channels(mt_ctx& ctx, const Convolution& call, const std::array<void*, 3>& data,
+                      void* /*workspace*/) {
   const sdk::ConvolutionGeometry& g = call.geometry;
   return with_shape(g, [&](auto taps, auto stride, auto inputs) {
     constexpr int kCells = stride() == 1 ? 4 : 2;
     using Of = Shape<taps(), stride(), inputs(), kCells>;
-    Sizes s{};
+    FewChannelsSizes s{};
     s.in_h = static_cast<int>(g.input[1]), s.in_w = static_cast<int>(g.input[2]);
     s.out_h = static_cast<int>(g.output[1]), s.out_w = static_cast<int>(g.output[2]);
     s.pad_h = static_cast<int>(g.padding[1]), s.pad_w = static_cast<int>(g.padding[2]);
@@ -187,6 +187,7 @@ bool run(mt_ctx& ctx, const Convolution& call, const std::array<void*, 3>& data,
 
 }  // namespace
 
-const OwnKernel kFewChannelsInput = {&takes, &workspace, &run};
+const OwnKernel kFewChannelsInput = {&takes_few_channels, &few_channels_workspace,
+                                     &run_few_channels};
 
 }  // namespace mytorch::cuda

@@ -13,10 +13,10 @@ namespace {
 
 // A block has a tile of kTile channels and kTile taps, of which each of its 64 threads has 8 x 8,
 // and multiplies kDepth positions at a time.
-constexpr int kTile = 64, kThreads = 64, kOwn = 8, kDepth = 16;
+constexpr int kTile = 64, kSplitThreads = 64, kOwn = 8, kDepth = 16;
 constexpr int kRow = kTile + 4;  // keeps rows aligned to 16 bytes, and spreads them over the banks
 
-struct Sizes {
+struct SplitSizes {
   int channels, taps;     // of the product: output channels; input channels times taps
   int in_h, in_w, out_w;  // planes
   int positions;          // of an output plane
@@ -34,8 +34,8 @@ struct Tap {
 
 // `whole`: the planes of the gradient consist of aligned packs of four elements.
 template <bool kWhole>
-__global__ void __launch_bounds__(kThreads)
-    split_products(Sizes s, const float* __restrict__ input, const float* __restrict__ grad,
+__global__ void __launch_bounds__(kSplitThreads)
+    split_products(SplitSizes s, const float* __restrict__ input, const float* __restrict__ grad,
                    float* __restrict__ partial) {
   __shared__ __align__(16) float a[kDepth][kRow], b[kDepth][kRow];
   __shared__ Tap taps[kTile];
@@ -126,30 +126,30 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-constexpr int kShares = 8;  // threads that share a sum
+constexpr int kSumShares = 8;  // threads that share a sum
 
-__global__ void __launch_bounds__(32 * kShares)
+__global__ void __launch_bounds__(32 * kSumShares)
     add_partial(int64_t numel, int pieces, const float* __restrict__ partial, float* to) {
-  __shared__ float parts[kShares][32];
+  __shared__ float parts[kSumShares][32];
   const int lane = static_cast<int>(threadIdx.x) % 32, share = static_cast<int>(threadIdx.x) / 32;
   const int64_t i = int64_t{blockIdx.x} * 32 + lane;
   float sum = 0;
   if (i < numel) {
 #pragma unroll 8
-    for (int p = share; p < pieces; p += kShares) sum += partial[p * numel + i];
+    for (int p = share; p < pieces; p += kSumShares) sum += partial[p * numel + i];
   }
   parts[share][lane] = sum;
   __syncthreads();
   if (share != 0 || i >= numel) return;
 #pragma unroll
-  for (int other = 1; other < kShares; ++other) sum += parts[other][lane];
+  for (int other = 1; other < kSumShares; ++other) sum += parts[other][lane];
   to[i] = sum;
 }
 
-Sizes sizes_of(const mt_ctx& ctx, const Convolution& call, dim3& blocks) {
+SplitSizes sizes_of(const mt_ctx& ctx, const Convolution& call, dim3& blocks) {
   const sdk::ConvolutionGeometry& g = call.geometry;
   const auto number = [](int64_t x) { return static_cast<int>(x); };
-  Sizes s{};
+  SplitSizes s{};
   s.channels = number(g.out_channels), s.taps = number(g.depth());
   s.in_h = number(g.input[1]), s.in_w = number(g.input[2]), s.out_w = number(g.output[2]);
   s.positions = number(g.output_plane());
@@ -171,7 +171,7 @@ Sizes sizes_of(const mt_ctx& ctx, const Convolution& call, dim3& blocks) {
   return s;
 }
 
-bool takes(const Convolution& call) {
+bool takes_split_weight(const Convolution& call) {
   const sdk::ConvolutionGeometry& g = call.geometry;
   if (call.computed != Convolution::kWeight || g.dims != 2 || g.groups != 1 ||
       !call.result().is<float>() || tf32_allowed()) {
@@ -189,16 +189,17 @@ bool takes(const Convolution& call) {
          g.output[1] * g.stride[1] < kMost && g.output[2] * g.stride[2] < kMost;
 }
 
-int64_t workspace(const mt_ctx& ctx, const Convolution& call) {
+int64_t split_workspace(const mt_ctx& ctx, const Convolution& call) {
   dim3 blocks;
-  const Sizes s = sizes_of(ctx, call, blocks);
+  const SplitSizes s = sizes_of(ctx, call, blocks);
   return blocks.z == 1 ? 0 : int64_t{blocks.z} * s.channels * s.taps * 4;
 }
 
-bool run(mt_ctx& ctx, const Convolution& call, const std::array<void*, 3>& data, void* workspace) {
+bool run_split_weight(mt_ctx& ctx, const Convolution& call, const std::array<void*, 3>& data,
+                      void* workspace) {
   Grid grid;
-  const Sizes s = sizes_of(ctx, call, grid.blocks);
-  grid.threads = dim3(kThreads);
+  const SplitSizes s = sizes_of(ctx, call, grid.blocks);
+  grid.threads = dim3(kSplitThreads);
   const bool whole = s.positions % 4 == 0 && reinterpret_cast<uintptr_t>(data[2]) % 16 == 0;
   const unsigned pieces = grid.blocks.z;
   auto* const partial = static_cast<float*>(pieces == 1 ? data[1] : workspace);
@@ -208,7 +209,7 @@ bool run(mt_ctx& ctx, const Convolution& call, const std::array<void*, 3>& data,
   const int64_t numel = int64_t{s.channels} * s.taps;
   Grid sums;
   sums.blocks = dim3(static_cast<unsigned>((numel + 31) / 32));
-  sums.threads = dim3(32 * kShares);
+  sums.threads = dim3(32 * kSumShares);
   launch(ctx, "add_partial", add_partial, sums, numel, static_cast<int>(pieces),
          static_cast<const float*>(partial), static_cast<float*>(data[1]));
   return true;
@@ -228,7 +229,7 @@ __global__ void flip_taps(int64_t numel, int64_t outputs, int64_t inputs, int64_
 
 }  // namespace
 
-const OwnKernel kSplitWeight = {&takes, &workspace, &run};
+const OwnKernel kSplitWeight = {&takes_split_weight, &split_workspace, &run_split_weight};
 
 void flip_weight(mt_ctx& ctx, const sdk::ConvolutionGeometry& g, mt_dtype dtype, const void* weight,
                  void* to) {

@@ -10,7 +10,7 @@ namespace {
 
 using sdk::TensorView;
 
-constexpr int kThreads = 256;
+constexpr int kUnfoldThreads = 256;
 constexpr int kRun = 8;  // elements per thread, 16 bytes
 
 // Channel m of a result is channel m % channels of tap m / channels; it is 0 beyond the last tap
@@ -25,7 +25,7 @@ struct Taps {
       width;  // columns between taps, first column of the first window, number of columns
 };
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kUnfoldThreads)
     unfold_taps(Taps t, int64_t numel, const uint16_t* from, Pack<uint16_t, kRun>* to) {
   for (int64_t i = first_element(); i < numel; i += grid_step()) {
     const int64_t pixel = i / t.runs;
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kThreads)
 
 void unfold(mt_ctx& ctx, const Taps& taps, const uint16_t* from, void* to) {
   const int64_t numel = taps.pixels.numel * taps.runs;
-  launch(ctx, "unfold_taps", unfold_taps, grid_for(ctx, numel, kThreads), taps, numel, from,
+  launch(ctx, "unfold_taps", unfold_taps, grid_for(ctx, numel, kUnfoldThreads), taps, numel, from,
          static_cast<Pack<uint16_t, kRun>*>(to));
 }
 

@@ -18,7 +18,7 @@ namespace {
 using sdk::TensorView;
 
 constexpr int kParts = 64;
-constexpr int kThreads = 256;
+constexpr int kCatThreads = 256;
 
 // Tensors as rows of words. `begin` is the offset of a part's words in a row of the output.
 struct Parts {
@@ -31,7 +31,8 @@ struct Parts {
 
 // blockIdx.y is the part.
 template <class T>
-__global__ void __launch_bounds__(kThreads) cat_parts(const __grid_constant__ Parts parts, T* to) {
+__global__ void __launch_bounds__(kCatThreads)
+    cat_parts(const __grid_constant__ Parts parts, T* to) {
   const int part = blockIdx.y;
   const Divisor length = parts.length[part];
   const T* from = static_cast<const T*>(parts.from[part]);
@@ -65,7 +66,7 @@ void cat_as(mt_ctx& ctx, const std::vector<Piece>& pieces, int dim, int64_t inne
       parts.begin[i] = begin * inner / kBytes;
       most = std::max(most, parts.words[i]);
     }
-    Grid grid = grid_for(ctx, most, kThreads, 4);
+    Grid grid = grid_for(ctx, most, kCatThreads, 4);
     grid.blocks.y = static_cast<unsigned>(count);
     launch(ctx, "cat_parts", cat_parts<T>, grid, parts, static_cast<T*>(out));
   }

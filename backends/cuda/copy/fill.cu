@@ -15,24 +15,24 @@
 namespace mytorch::cuda {
 namespace {
 
-constexpr int kDims = 12;
-constexpr int kThreads = 256;
+constexpr int kFillDims = 12;
+constexpr int kFillThreads = 256;
 
-constexpr int kPerThread = 4;  // packs
+constexpr int kFillsPerThread = 4;  // packs
 
 // `head` elements precede the first one that is aligned to 16 bytes.
 template <class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kFillThreads)
     fill_contiguous(T* to, int64_t n, int64_t head, T value) {
   Pack<T, kPack<T>> pack;
 #pragma unroll
   for (int k = 0; k < kPack<T>; ++k) pack.at[k] = value;
   const int64_t packs = (n - head) / kPack<T>;
   auto* body = reinterpret_cast<Pack<T, kPack<T>>*>(to + head);
-  const int64_t first = int64_t{blockIdx.x} * (kThreads * kPerThread) + threadIdx.x;
+  const int64_t first = int64_t{blockIdx.x} * (kFillThreads * kFillsPerThread) + threadIdx.x;
 #pragma unroll
-  for (int j = 0; j < kPerThread; ++j) {
-    if (first + j * kThreads < packs) body[first + j * kThreads] = pack;
+  for (int j = 0; j < kFillsPerThread; ++j) {
+    if (first + j * kFillThreads < packs) body[first + j * kFillThreads] = pack;
   }
   if (first < head) to[first] = value;
   const int64_t tail = head + packs * kPack<T> + first;
@@ -40,8 +40,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    fill_strided(const __grid_constant__ OffsetCalculator<1, kDims> part, T* to, T value) {
+__global__ void __launch_bounds__(kFillThreads)
+    fill_strided(const __grid_constant__ OffsetCalculator<1, kFillDims> part, T* to, T value) {
   for (int64_t i = first_element(); i < part.numel; i += grid_step()) {
     int64_t at[1];
     part.offsets(static_cast<uint32_t>(i), at);
@@ -66,15 +66,15 @@ void fill(mt_ctx& ctx, const mt_tensor* tensor, const void* value) {
     if (loop.is_contiguous(0)) {
       const auto over = reinterpret_cast<uintptr_t>(data) % 16;
       const int64_t head = std::min<int64_t>(n, (16 - over) % 16 / sizeof(T));
-      const int64_t share = int64_t{kThreads} * kPerThread * kPack<T>;
-      const Grid grid{dim3(static_cast<unsigned>((n + share - 1) / share)), dim3(kThreads)};
+      const int64_t share = int64_t{kFillThreads} * kFillsPerThread * kPack<T>;
+      const Grid grid{dim3(static_cast<unsigned>((n + share - 1) / share)), dim3(kFillThreads)};
       launch(ctx, "fill_contiguous", fill_contiguous<T>, grid, data, n, head, bits);
       return;
     }
-    for_each_part<kDims>(
-        loop, [&](const OffsetCalculator<1, kDims>& part, const std::array<int64_t, 1>& at) {
-          launch(ctx, "fill_strided", fill_strided<T>, grid_for(ctx, part.numel, kThreads), part,
-                 data + at[0], bits);
+    for_each_part<kFillDims>(
+        loop, [&](const OffsetCalculator<1, kFillDims>& part, const std::array<int64_t, 1>& at) {
+          launch(ctx, "fill_strided", fill_strided<T>, grid_for(ctx, part.numel, kFillThreads),
+                 part, data + at[0], bits);
         });
   });
 }

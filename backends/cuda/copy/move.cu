@@ -8,19 +8,20 @@
 namespace mytorch::cuda {
 namespace {
 
-constexpr int kDims = 8;
-constexpr int kThreads = 256;
-constexpr int kPerThread = 4;  // loads in flight before the first store
+constexpr int kMoveDims = 8;
+constexpr int kMoveThreads = 256;
+constexpr int kMovesPerThread = 4;  // loads in flight before the first store
 
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    move_elements(const __grid_constant__ OffsetCalculator<2, kDims> part, T* to, const T* from) {
-  const uint32_t first = blockIdx.x * (kThreads * kPerThread) + threadIdx.x;
-  T value[kPerThread];
-  int64_t target[kPerThread];
+__global__ void __launch_bounds__(kMoveThreads)
+    move_elements(const __grid_constant__ OffsetCalculator<2, kMoveDims> part, T* to,
+                  const T* from) {
+  const uint32_t first = blockIdx.x * (kMoveThreads * kMovesPerThread) + threadIdx.x;
+  T value[kMovesPerThread];
+  int64_t target[kMovesPerThread];
 #pragma unroll
-  for (int j = 0; j < kPerThread; ++j) {
-    const uint32_t i = first + j * kThreads;
+  for (int j = 0; j < kMovesPerThread; ++j) {
+    const uint32_t i = first + j * kMoveThreads;
     if (i < part.numel) {
       int64_t at[2];
       part.offsets(i, at);
@@ -29,16 +30,17 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
 #pragma unroll
-  for (int j = 0; j < kPerThread; ++j) {
-    if (first + j * kThreads < part.numel) to[target[j]] = value[j];
+  for (int j = 0; j < kMovesPerThread; ++j) {
+    if (first + j * kMoveThreads < part.numel) to[target[j]] = value[j];
   }
 }
 
 template <class T>
 void move_as(mt_ctx& ctx, const CopyLoop& loop, void* to, const void* from) {
-  for_each_part<kDims>(loop, [&](const auto& part, const auto& at) {
-    const unsigned blocks = (part.numel + kThreads * kPerThread - 1) / (kThreads * kPerThread);
-    launch(ctx, "move_elements", move_elements<T>, Grid{dim3(blocks), dim3(kThreads)}, part,
+  for_each_part<kMoveDims>(loop, [&](const auto& part, const auto& at) {
+    const unsigned blocks =
+        (part.numel + kMoveThreads * kMovesPerThread - 1) / (kMoveThreads * kMovesPerThread);
+    launch(ctx, "move_elements", move_elements<T>, Grid{dim3(blocks), dim3(kMoveThreads)}, part,
            static_cast<T*>(to) + at[0], static_cast<const T*>(from) + at[1]);
   });
 }

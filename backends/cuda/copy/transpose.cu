@@ -12,12 +12,12 @@
 namespace mytorch::cuda {
 namespace {
 
-constexpr int kDims = 6;
-constexpr int kThreads = 256;
+constexpr int kTransposeDims = 6;
+constexpr int kTransposeThreads = 256;
 constexpr int64_t kLeast = 8;  // fewer rows or columns would leave tiles mostly empty
 
 template <class T>
-inline constexpr int kTile = sizeof(T) <= 2 ? 64 : 32;
+inline constexpr int kTransposeTile = sizeof(T) <= 2 ? 64 : 32;
 
 // `x` is the contiguous dimension of `to`, `y` that of `from`.
 struct Tiles {
@@ -27,11 +27,12 @@ struct Tiles {
 };
 
 template <class To, class From>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kTransposeThreads)
     move_tiles(const __grid_constant__ Tiles tiles,
-               const __grid_constant__ OffsetCalculator<2, kDims> batch, To* to, const From* from) {
-  constexpr int kSide = kTile<From>;
-  constexpr int kStep = kThreads / kSide;
+               const __grid_constant__ OffsetCalculator<2, kTransposeDims> batch, To* to,
+               const From* from) {
+  constexpr int kSide = kTransposeTile<From>;
+  constexpr int kStep = kTransposeThreads / kSide;
   __shared__ From tile[kSide][kSide + 1];
   const uint32_t row = tiles.across.divide(blockIdx.x);
   const uint32_t sheet = tiles.down.divide(row);
@@ -80,12 +81,12 @@ __device__ __forceinline__ void transpose_words(uint32_t (&w)[4]) {
 // All sizes and strides are multiples of kK elements. to_stride_y, from_stride_x and the pointers
 // are in words, everything else is in elements.
 template <int kK>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kTransposeThreads)
     move_words(const __grid_constant__ Tiles tiles,
-               const __grid_constant__ OffsetCalculator<2, kDims> batch, uint32_t* to,
+               const __grid_constant__ OffsetCalculator<2, kTransposeDims> batch, uint32_t* to,
                const uint32_t* from) {
   constexpr int kSide = 32;  // words
-  constexpr int kWarps = kThreads / 32;
+  constexpr int kWarps = kTransposeThreads / 32;
   __shared__ uint32_t tile[kK][kSide][kSide + 1];
   const uint32_t row = tiles.across.divide(blockIdx.x);
   const uint32_t sheet = tiles.down.divide(row);
@@ -122,14 +123,15 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class Kernel>
-void start(Tiles tiles, uint32_t side, const CopyLoop& batch, Kernel&& kernel) {
+void start_tiles(Tiles tiles, uint32_t side, const CopyLoop& batch, Kernel&& kernel) {
   tiles.across = Divisor((tiles.size_x + side - 1) / side);
   tiles.down = Divisor((tiles.size_y + side - 1) / side);
   const int64_t sheet = int64_t{tiles.across.by} * tiles.down.by;
-  for_each_part<kDims>(
+  for_each_part<kTransposeDims>(
       batch,
-      [&](const OffsetCalculator<2, kDims>& part, const std::array<int64_t, 2>& at) {
-        kernel(tiles, Grid{dim3(static_cast<unsigned>(sheet * part.numel)), dim3(kThreads)}, part,
+      [&](const OffsetCalculator<2, kTransposeDims>& part, const std::array<int64_t, 2>& at) {
+        kernel(tiles,
+               Grid{dim3(static_cast<unsigned>(sheet * part.numel)), dim3(kTransposeThreads)}, part,
                at);
       },
       std::max<int64_t>(1, kMaxPart / sheet));
@@ -137,15 +139,16 @@ void start(Tiles tiles, uint32_t side, const CopyLoop& batch, Kernel&& kernel) {
 
 template <class To, class From>
 void tiles_as(mt_ctx& ctx, const Tiles& tiles, const CopyLoop& batch, void* to, const void* from) {
-  start(tiles, kTile<From>, batch,
-        [&](const Tiles& t, const Grid& grid, const auto& part, const auto& at) {
-          launch(ctx, "move_tiles", move_tiles<To, From>, grid, t, part,
-                 static_cast<To*>(to) + at[0], static_cast<const From*>(from) + at[1]);
-        });
+  start_tiles(tiles, kTransposeTile<From>, batch,
+              [&](const Tiles& t, const Grid& grid, const auto& part, const auto& at) {
+                launch(ctx, "move_tiles", move_tiles<To, From>, grid, t, part,
+                       static_cast<To*>(to) + at[0], static_cast<const From*>(from) + at[1]);
+              });
 }
 
 template <class T>
-void move_as(mt_ctx& ctx, const Tiles& tiles, const CopyLoop& batch, void* to, const void* from) {
+void transpose_as(mt_ctx& ctx, const Tiles& tiles, const CopyLoop& batch, void* to,
+                  const void* from) {
   constexpr int kK = sizeof(T) < 4 ? 4 / sizeof(T) : 1;
   if constexpr (kK > 1) {
     uint64_t bits = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from);
@@ -158,12 +161,12 @@ void move_as(mt_ctx& ctx, const Tiles& tiles, const CopyLoop& batch, void* to, c
       Tiles words = tiles;
       words.to_stride_y /= kK;
       words.from_stride_x /= kK;
-      start(words, 32 * kK, batch,
-            [&](const Tiles& t, const Grid& grid, const auto& part, const auto& at) {
-              launch(ctx, "move_words", move_words<kK>, grid, t, part,
-                     static_cast<uint32_t*>(to) + at[0] / kK,
-                     static_cast<const uint32_t*>(from) + at[1] / kK);
-            });
+      start_tiles(words, 32 * kK, batch,
+                  [&](const Tiles& t, const Grid& grid, const auto& part, const auto& at) {
+                    launch(ctx, "move_words", move_words<kK>, grid, t, part,
+                           static_cast<uint32_t*>(to) + at[0] / kK,
+                           static_cast<const uint32_t*>(from) + at[1] / kK);
+                  });
       return;
     }
   }
@@ -205,7 +208,7 @@ bool copy_transposed(mt_ctx& ctx, const CopyLoop& loop, mt_dtype to_type, void* 
   const CopyLoop batch({shape.data(), rest}, {strides[0].data(), strides[1].data()});
   if (sdk::same_dtype(to_type, from_type)) {
     sdk::visit_itemsize(sdk::itemsize(to_type), [&](auto tag) {
-      move_as<typename decltype(tag)::type>(ctx, tiles, batch, to, from);
+      transpose_as<typename decltype(tag)::type>(ctx, tiles, batch, to, from);
     });
     return true;
   }

@@ -18,8 +18,6 @@
 namespace mytorch::cuda {
 namespace {
 
-cudaStream_t stream_from(void* stream) { return static_cast<cudaStream_t>(stream); }
-
 bool is_pageable(const void* host) {
   cudaPointerAttributes attributes{};
   const cudaError_t status = cudaPointerGetAttributes(&attributes, host);

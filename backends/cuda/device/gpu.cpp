@@ -14,8 +14,6 @@
 namespace mytorch::cuda {
 namespace {
 
-cudaStream_t stream_from(void* stream) { return static_cast<cudaStream_t>(stream); }
-
 // Does not initialize a context on a device that may never be used.
 size_t total_memory(int32_t index) {
   cudaDeviceProp all{};

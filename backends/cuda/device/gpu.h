@@ -17,6 +17,9 @@
 
 namespace mytorch::cuda {
 
+// The host names streams by pointers.
+inline cudaStream_t stream_from(void* stream) { return static_cast<cudaStream_t>(stream); }
+
 // A CUDA event. Destroyed events are kept for reuse.
 struct Event {
   cudaEvent_t event;

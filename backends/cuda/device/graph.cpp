@@ -64,8 +64,6 @@ void forget(int32_t index, const Captured& captured) {
   pinned().end_of_graph(captured.id);
 }
 
-cudaStream_t stream_from(void* stream) { return static_cast<cudaStream_t>(stream); }
-
 void* zeros_of(int32_t index, void* stream, size_t bytes) {
   const uint64_t id = capture_of(stream_from(stream));
   State& s = state();

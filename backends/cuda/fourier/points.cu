@@ -51,7 +51,7 @@ __global__ void make_real_kernel(Strided<1> loop, Point<T>* to) {
 }
 
 template <class T, class From, class To>
-void start(mt_ctx& ctx, const TensorView& from, const TensorView& to, double factor) {
+void write_points(mt_ctx& ctx, const TensorView& from, const TensorView& to, double factor) {
   const auto loop = make_strided<2>(to.shape(), {to, from});
   launch(ctx, "copy_points", copy_points_kernel<From, To, T>, grid_for(ctx, loop.numel, 256), loop,
          to.data<To>(), from.data<const From>(), static_cast<T>(factor));
@@ -59,9 +59,9 @@ void start(mt_ctx& ctx, const TensorView& from, const TensorView& to, double fac
 
 template <class T>
 void copy_of_type(mt_ctx& ctx, const TensorView& from, const TensorView& to, double factor) {
-  if (!sdk::is_complex(to.dtype())) return start<T, T, T>(ctx, from, to, factor);
-  if (!sdk::is_complex(from.dtype())) return start<T, T, Point<T>>(ctx, from, to, factor);
-  start<T, Point<T>, Point<T>>(ctx, from, to, factor);
+  if (!sdk::is_complex(to.dtype())) return write_points<T, T, T>(ctx, from, to, factor);
+  if (!sdk::is_complex(from.dtype())) return write_points<T, T, Point<T>>(ctx, from, to, factor);
+  write_points<T, Point<T>, Point<T>>(ctx, from, to, factor);
 }
 
 template <class T>

@@ -18,9 +18,9 @@ namespace {
 
 using sdk::TensorView;
 
-constexpr int kThreads = 256;
+constexpr int kNonzeroThreads = 256;
 constexpr int kItems = 8;
-constexpr int64_t kTile = kThreads * kItems;
+constexpr int64_t kTile = kNonzeroThreads * kItems;
 
 struct Elements {
   Strided<1> loop;
@@ -35,15 +35,15 @@ struct Elements {
   }
 };
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kNonzeroThreads)
     count_tiles(Elements elements, int64_t tiles, int64_t* counts) {
-  using Reduce = cub::BlockReduce<int, kThreads>;
+  using Reduce = cub::BlockReduce<int, kNonzeroThreads>;
   __shared__ typename Reduce::TempStorage storage;
   for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     int count = 0;
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
-      count += elements.at(tile * kTile + i * kThreads + threadIdx.x);
+      count += elements.at(tile * kTile + i * kNonzeroThreads + threadIdx.x);
     }
     count = Reduce(storage).Sum(count);
     if (threadIdx.x == 0) counts[tile] = count;
@@ -73,10 +73,10 @@ struct Shape {
   int64_t size[sdk::kMaxDims];
 };
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kNonzeroThreads)
     write_tiles(Elements elements, int64_t tiles, const int64_t* before, Shape shape,
                 int64_t row_stride, int64_t col_stride, int64_t* rows) {
-  using Block = cub::BlockScan<int, kThreads>;
+  using Block = cub::BlockScan<int, kNonzeroThreads>;
   __shared__ typename Block::TempStorage storage;
   for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     const int64_t first = tile * kTile + threadIdx.x * kItems;
@@ -108,7 +108,7 @@ void nonzero(mt_ctx& ctx, const mt_args_nonzero& args) {
   int64_t* counts = nullptr;
   int64_t total = 0;
   Grid grid;
-  grid.threads = dim3(kThreads);
+  grid.threads = dim3(kNonzeroThreads);
   grid.blocks =
       dim3(static_cast<unsigned>(std::min<int64_t>(std::max<int64_t>(tiles, 1), 1 << 20)));
   if (tiles > 0) {

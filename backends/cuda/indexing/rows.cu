@@ -32,8 +32,8 @@ struct Runs {
   uint32_t rows;
 };
 
-__global__ void make_keys(Strided<1> loop, const void* index, uint32_t index_key, int64_t skip,
-                          uint32_t* keys, uint32_t* positions, Faults faults) {
+__global__ void make_row_keys(Strided<1> loop, const void* index, uint32_t index_key, int64_t skip,
+                              uint32_t* keys, uint32_t* positions, Faults faults) {
   for (int64_t i = first_element(); i < loop.numel; i += grid_step()) {
     int64_t at[1];
     loop.offsets(i, at);
@@ -210,7 +210,7 @@ void sum_rows(mt_ctx& ctx, const RowSums& call, const Faults& faults) {
   CUDA(cudaMemsetAsync(begin, 0, static_cast<size_t>(2 * call.rows) * sizeof(uint32_t),
                        stream_of(ctx)));
   if (n > 0) {
-    launch(ctx, "make_keys", make_keys, grid_for(ctx, n, 256), call.positions,
+    launch(ctx, "make_row_keys", make_row_keys, grid_for(ctx, n, 256), call.positions,
            static_cast<const void*>(call.index.raw()), sdk::dtype_key(call.index.dtype()),
            call.skip, keys.Current(), positions.Current(), faults);
     const int bits = std::bit_width(static_cast<uint32_t>(call.rows));

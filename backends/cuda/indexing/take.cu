@@ -25,21 +25,22 @@ using sdk::TensorView;
 // The elements that a thread takes at a time: their indices are loaded together, then what these
 // name.
 constexpr int kTogether = 4;
-constexpr int kThreads = 256;
+constexpr int kTakeThreads = 256;
 
 // Stores to[o] = from[f + index[i] * along] for the offsets (o, i, f) of each element. Index is the
 // type of the indices, or void if only its key is known.
 template <class T, class Index>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kTakeThreads)
     take(Strided<3> loop, T* to, const void* index, uint32_t index_key, const T* from,
          int64_t along, Faults faults) {
-  const int64_t first = int64_t{blockIdx.x} * kThreads * kTogether + threadIdx.x;
-  for (int64_t base = first; base < loop.numel; base += int64_t{gridDim.x} * kThreads * kTogether) {
+  const int64_t first = int64_t{blockIdx.x} * kTakeThreads * kTogether + threadIdx.x;
+  for (int64_t base = first; base < loop.numel;
+       base += int64_t{gridDim.x} * kTakeThreads * kTogether) {
     int64_t at[kTogether][3], value[kTogether];
     T taken[kTogether];
 #pragma unroll
     for (int u = 0; u < kTogether; ++u) {
-      const int64_t i = base + u * kThreads;
+      const int64_t i = base + u * kTakeThreads;
       if (i >= loop.numel) continue;
       loop.offsets(i, at[u]);
       if constexpr (std::is_void_v<Index>) {
@@ -51,7 +52,7 @@ __global__ void __launch_bounds__(kThreads)
     bool found[kTogether];
 #pragma unroll
     for (int u = 0; u < kTogether; ++u) {
-      found[u] = base + u * kThreads < loop.numel && faults.check(value[u]);
+      found[u] = base + u * kTakeThreads < loop.numel && faults.check(value[u]);
       if (found[u]) taken[u] = from[at[u][2] + value[u] * along];
     }
 #pragma unroll
@@ -64,12 +65,12 @@ __global__ void __launch_bounds__(kThreads)
 // The same for runs of kTogether adjacent elements, whose indices are adjacent, too. The loop is
 // over runs; `inner` is between elements of `from` but for the index.
 template <class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kTakeThreads)
     take_runs(Strided<3> loop, T* to, const int64_t* index, const T* from, int64_t inner,
               int64_t along, Faults faults) {
   using Indices = Pack<int64_t, 2>;
-  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < loop.numel;
-       i += int64_t{gridDim.x} * kThreads) {
+  for (int64_t i = int64_t{blockIdx.x} * kTakeThreads + threadIdx.x; i < loop.numel;
+       i += int64_t{gridDim.x} * kTakeThreads) {
     int64_t at[3], value[kTogether];
     loop.offsets(i, at);
 #pragma unroll
@@ -115,7 +116,7 @@ void start(mt_ctx& ctx, const Call& call, Strided<3> loop, int64_t joined, const
                       : call.index.is<int32_t>() ? take<T, int32_t>
                                                  : take<T, void>;
   const int64_t threads = (loop.numel + kTogether - 1) / kTogether;
-  launch(ctx, "take", kernel, grid_for(ctx, threads, kThreads), loop, call.out.data<T>(),
+  launch(ctx, "take", kernel, grid_for(ctx, threads, kTakeThreads), loop, call.out.data<T>(),
          static_cast<const void*>(call.index.raw()), sdk::dtype_key(call.index.dtype()),
          static_cast<const T*>(call.from.raw()), along, faults);
 }
@@ -141,7 +142,7 @@ bool start_runs(mt_ctx& ctx, const Call& call, Strided<3> loop, const Faults& fa
   sdk::visit_itemsize(size, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (sizeof(T) <= 4) {
-      launch(ctx, "take", take_runs<T>, grid_for(ctx, loop.numel, kThreads), loop,
+      launch(ctx, "take", take_runs<T>, grid_for(ctx, loop.numel, kTakeThreads), loop,
              call.out.data<T>(), static_cast<const int64_t*>(call.index.raw()),
              static_cast<const T*>(call.from.raw()), inner, call.along, faults);
     }

@@ -16,6 +16,11 @@ inline __host__ __device__ int64_t leading(int64_t rows) {
   return rows + ((8 - rows) % 16 + 16) % 16;
 }
 
+// Bytes of a matrix in shared memory.
+inline int64_t matrix_bytes(const sdk::TensorView& x) {
+  return leading(x.size(-2)) * x.size(-1) * x.itemsize();
+}
+
 #ifdef __CUDACC__
 
 __device__ __forceinline__ int lane_of() { return static_cast<int>(threadIdx.x) % 32; }

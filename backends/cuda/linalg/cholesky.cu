@@ -58,12 +58,8 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-int64_t shared_bytes(const TensorView& x) {
-  return leading(x.size(-1)) * x.size(-1) * x.itemsize();
-}
-
-const char* supports(const mt_args_linalg_cholesky_ex& args) {
-  return size_reason(shared_bytes(args.self));
+const char* cholesky_supports(const mt_args_linalg_cholesky_ex& args) {
+  return size_reason(matrix_bytes(args.self));
 }
 
 void cholesky(mt_ctx& ctx, const mt_args_linalg_cholesky_ex& args) {
@@ -79,14 +75,15 @@ void cholesky(mt_ctx& ctx, const mt_args_linalg_cholesky_ex& args) {
     if (args.upper != 0) from = from.transposed(), to = to.transposed();
     const int n = static_cast<int>(self.size(-1));
     launch_blocks(ctx, "linalg_cholesky_ex", cholesky_blocks<T>, batch.numel, n <= 32 ? 128 : 256,
-                  shared_bytes(self), batch, n, from, to, info.data<int32_t>(), faults);
+                  matrix_bytes(self), batch, n, from, to, info.data<int32_t>(), faults);
   });
 }
 
 }  // namespace
 
 void register_cholesky(KernelEntries& kernels) {
-  kernels.push_back(sdk::kernel<&cholesky, &supports>("blocks", MT_TAKES_STRIDED, kBlocksPriority));
+  kernels.push_back(
+      sdk::kernel<&cholesky, &cholesky_supports>("blocks", MT_TAKES_STRIDED, kBlocksPriority));
 }
 
 }  // namespace mytorch::cuda

@@ -42,11 +42,11 @@ using RealPart = std::conditional_t<std::is_same_v<T, cuComplex>, float, double>
 
 // ---- Cholesky, LU, triangular solves
 
-const char* cholesky_supports(const mt_args_linalg_cholesky_ex& args) {
+const char* complex_cholesky_supports(const mt_args_linalg_cholesky_ex& args) {
   return reason_for(args.self);
 }
 
-void cholesky(mt_ctx& ctx, const mt_args_linalg_cholesky_ex& args) {
+void complex_cholesky(mt_ctx& ctx, const mt_args_linalg_cholesky_ex& args) {
   static const MatrixSites sites("linalg_cholesky_ex", kNotPositive);
   const TensorView self = args.self;
   const auto batch = sdk::batch_shape(self);
@@ -73,9 +73,11 @@ void cholesky(mt_ctx& ctx, const mt_args_linalg_cholesky_ex& args) {
   infos.store();
 }
 
-const char* lu_supports(const mt_args_linalg_lu_factor_ex& args) { return reason_for(args.A); }
+const char* complex_lu_supports(const mt_args_linalg_lu_factor_ex& args) {
+  return reason_for(args.A);
+}
 
-void lu(mt_ctx& ctx, const mt_args_linalg_lu_factor_ex& args) {
+void complex_lu(mt_ctx& ctx, const mt_args_linalg_lu_factor_ex& args) {
   static const MatrixSites sites("linalg_lu_factor_ex", kSingular);
   const TensorView a = args.A;
   const auto batch = sdk::batch_shape(a);
@@ -104,12 +106,12 @@ void lu(mt_ctx& ctx, const mt_args_linalg_lu_factor_ex& args) {
   infos.store();
 }
 
-const char* lu_solve_supports(const mt_args_linalg_lu_solve& args) {
+const char* complex_lu_solve_supports(const mt_args_linalg_lu_solve& args) {
   const char* reason = reason_for(args.LU);
   return reason != nullptr ? reason : reason_for(args.out);
 }
 
-void lu_solve(mt_ctx& ctx, const mt_args_linalg_lu_solve& args) {
+void complex_lu_solve(mt_ctx& ctx, const mt_args_linalg_lu_solve& args) {
   static const uint32_t site = fault_site("linalg_lu_solve", kWrongPivot);
   const TensorView factors = args.LU, right = args.B, out = args.out;
   if (out.numel() == 0) return;
@@ -141,12 +143,12 @@ void lu_solve(mt_ctx& ctx, const mt_args_linalg_lu_solve& args) {
   x.store();
 }
 
-const char* triangular_supports(const mt_args_linalg_solve_triangular& args) {
+const char* complex_triangular_supports(const mt_args_linalg_solve_triangular& args) {
   const char* reason = reason_for(args.self);
   return reason != nullptr ? reason : reason_for(args.out);
 }
 
-void triangular(mt_ctx& ctx, const mt_args_linalg_solve_triangular& args) {
+void complex_triangular(mt_ctx& ctx, const mt_args_linalg_solve_triangular& args) {
   const TensorView self = args.self, out = args.out;
   if (out.numel() == 0) return;
   const auto batch = sdk::batch_shape(out);
@@ -175,7 +177,7 @@ void triangular(mt_ctx& ctx, const mt_args_linalg_solve_triangular& args) {
 // ---- QR
 
 template <class T>
-void factorize(mt_ctx& ctx, const Columns& x, T* tau, int64_t step) {
+void complex_factorize(mt_ctx& ctx, const Columns& x, T* tau, int64_t step) {
   const cusolverDnHandle_t handle = solver_handle_of(ctx);
   const int m = static_cast<int>(x.rows()), n = static_cast<int>(x.columns());
   int size = 0;
@@ -188,7 +190,7 @@ void factorize(mt_ctx& ctx, const Columns& x, T* tau, int64_t step) {
 }
 
 template <class T>
-void form_product(mt_ctx& ctx, const Columns& x, int64_t k, const T* tau) {
+void complex_form_product(mt_ctx& ctx, const Columns& x, int64_t k, const T* tau) {
   const cusolverDnHandle_t handle = solver_handle_of(ctx);
   const int m = static_cast<int>(x.rows()), n = static_cast<int>(x.columns());
   const int reflections = static_cast<int>(k);
@@ -202,9 +204,9 @@ void form_product(mt_ctx& ctx, const Columns& x, int64_t k, const T* tau) {
   }
 }
 
-const char* geqrf_supports(const mt_args_geqrf& args) { return reason_for(args.self); }
+const char* complex_geqrf_supports(const mt_args_geqrf& args) { return reason_for(args.self); }
 
-void geqrf(mt_ctx& ctx, const mt_args_geqrf& args) {
+void complex_geqrf(mt_ctx& ctx, const mt_args_geqrf& args) {
   const TensorView self = args.self;
   if (self.numel() == 0) return;
   const auto batch = sdk::batch_shape(self);
@@ -212,18 +214,18 @@ void geqrf(mt_ctx& ctx, const mt_args_geqrf& args) {
   move(ctx, self, x.view());
   visit_complex_type(self.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    factorize<T>(ctx, x, tau.at<T>(0), tau.rows());
+    complex_factorize<T>(ctx, x, tau.at<T>(0), tau.rows());
   });
   x.store();
   tau.store();
 }
 
-const char* qr_supports(const mt_args_linalg_qr& args) {
+const char* complex_qr_supports(const mt_args_linalg_qr& args) {
   if (const char* reason = reason_for(args.A)) return reason;
   return args.mode[1] == 0 ? nullptr : reason_for(args.Q);
 }
 
-void qr(mt_ctx& ctx, const mt_args_linalg_qr& args) {
+void complex_qr(mt_ctx& ctx, const mt_args_linalg_qr& args) {
   const TensorView a = args.A;
   const auto batch = sdk::batch_shape(a);
   const bool wants_q = args.mode[1] != 0;  // not "r"
@@ -237,22 +239,22 @@ void qr(mt_ctx& ctx, const mt_args_linalg_qr& args) {
   visit_complex_type(a.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* const tau = scratch<T>(ctx, x.count() * k);
-    factorize<T>(ctx, x, tau, k);
+    complex_factorize<T>(ctx, x, tau, k);
     complex_passes::copy_upper(ctx, x, args.R);
     if (!wants_q) return;
     Columns q(ctx, args.Q, batch);
     const int64_t shared = std::min(q.columns(), x.columns());
     move(ctx, Narrowed(x.view(), shared).view(), Narrowed(q.view(), shared).view());
-    form_product<T>(ctx, q, k, tau);
+    complex_form_product<T>(ctx, q, k, tau);
     q.store();
   });
 }
 
-const char* product_supports(const mt_args_linalg_householder_product& args) {
+const char* complex_product_supports(const mt_args_linalg_householder_product& args) {
   return reason_for(args.input);
 }
 
-void product_of_reflections(mt_ctx& ctx, const mt_args_linalg_householder_product& args) {
+void complex_product_of_reflections(mt_ctx& ctx, const mt_args_linalg_householder_product& args) {
   const TensorView input = args.input, out = args.out;
   if (out.numel() == 0) return;
   const auto batch = sdk::batch_shape(input);
@@ -262,16 +264,18 @@ void product_of_reflections(mt_ctx& ctx, const mt_args_linalg_householder_produc
   tau.load();
   visit_complex_type(input.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    form_product<T>(ctx, x, tau.rows(), tau.at<T>(0));
+    complex_form_product<T>(ctx, x, tau.rows(), tau.at<T>(0));
   });
   x.store();
 }
 
 // ---- eigenvalues, singular values
 
-const char* eigh_supports(const mt_args_linalg_eigh_forward& args) { return reason_for(args.self); }
+const char* complex_eigh_supports(const mt_args_linalg_eigh_forward& args) {
+  return reason_for(args.self);
+}
 
-void eigh(mt_ctx& ctx, const mt_args_linalg_eigh_forward& args) {
+void complex_eigh(mt_ctx& ctx, const mt_args_linalg_eigh_forward& args) {
   static const MatrixSites not_finite("linalg_eigh", sdk::kNotFinite);
   static const MatrixSites not_done("linalg_eigh", kNoConvergence);
   const TensorView self = args.self;
@@ -318,14 +322,14 @@ void eigh(mt_ctx& ctx, const mt_args_linalg_eigh_forward& args) {
   x.store();
 }
 
-const char* svd_supports(const mt_args_linalg_svd_forward& args) {
+const char* complex_svd_supports(const mt_args_linalg_svd_forward& args) {
   if (const char* reason = reason_for(args.self)) return reason;
   if (args.compute_uv == 0) return nullptr;
   const char* reason = reason_for(args.U);
   return reason != nullptr ? reason : reason_for(args.Vh);
 }
 
-void svd(mt_ctx& ctx, const mt_args_linalg_svd_forward& args) {
+void complex_svd(mt_ctx& ctx, const mt_args_linalg_svd_forward& args) {
   static const MatrixSites not_finite("linalg_svd", sdk::kNotFinite);
   static const MatrixSites not_done("linalg_svd", kNoConvergence);
   const TensorView self = args.self;
@@ -381,15 +385,16 @@ void svd(mt_ctx& ctx, const mt_args_linalg_svd_forward& args) {
 void register_cusolver_complex(KernelEntries& kernels) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED | MT_TAKES_COMPLEX;
   const auto add = [&](auto entry) { kernels.push_back(entry); };
-  add(sdk::kernel<&cholesky, &cholesky_supports>("cusolver_complex", kTakes));
-  add(sdk::kernel<&lu, &lu_supports>("cusolver_complex", kTakes));
-  add(sdk::kernel<&lu_solve, &lu_solve_supports>("cusolver_complex", kTakes));
-  add(sdk::kernel<&triangular, &triangular_supports>("cublas_complex", kTakes));
-  add(sdk::kernel<&geqrf, &geqrf_supports>("cusolver_complex", kTakes));
-  add(sdk::kernel<&qr, &qr_supports>("cusolver_complex", kTakes));
-  add(sdk::kernel<&product_of_reflections, &product_supports>("cusolver_complex", kTakes));
-  add(sdk::kernel<&eigh, &eigh_supports>("cusolver_complex", kTakes));
-  add(sdk::kernel<&svd, &svd_supports>("cusolver_complex", kTakes));
+  add(sdk::kernel<&complex_cholesky, &complex_cholesky_supports>("cusolver_complex", kTakes));
+  add(sdk::kernel<&complex_lu, &complex_lu_supports>("cusolver_complex", kTakes));
+  add(sdk::kernel<&complex_lu_solve, &complex_lu_solve_supports>("cusolver_complex", kTakes));
+  add(sdk::kernel<&complex_triangular, &complex_triangular_supports>("cublas_complex", kTakes));
+  add(sdk::kernel<&complex_geqrf, &complex_geqrf_supports>("cusolver_complex", kTakes));
+  add(sdk::kernel<&complex_qr, &complex_qr_supports>("cusolver_complex", kTakes));
+  add(sdk::kernel<&complex_product_of_reflections, &complex_product_supports>("cusolver_complex",
+                                                                              kTakes));
+  add(sdk::kernel<&complex_eigh, &complex_eigh_supports>("cusolver_complex", kTakes));
+  add(sdk::kernel<&complex_svd, &complex_svd_supports>("cusolver_complex", kTakes));
 }
 
 }  // namespace mytorch::cuda

@@ -15,7 +15,7 @@ namespace {
 
 using sdk::TensorView;
 
-constexpr int kMostSweeps = 40;
+constexpr int kMostEighSweeps = 40;
 
 // A pair of rows and its rotation. q is -1 if p has no partner.
 template <class T>
@@ -26,17 +26,17 @@ struct Pair {
 
 // The shared memory of a block: the matrix, its vectors, a pair for two rows, and the ranks.
 template <class T>
-struct Memory {
+struct EighMemory {
   BlockMatrix<T> a, v;
   Pair<T>* pairs;
   int* ranks;
 
-  __device__ Memory(char* memory, int n, bool vectors) : a(memory, n), v(a.data + n * a.ld, n) {
+  __device__ EighMemory(char* memory, int n, bool vectors) : a(memory, n), v(a.data + n * a.ld, n) {
     pairs = reinterpret_cast<Pair<T>*>(vectors ? v.data + n * v.ld : v.data);
     ranks = reinterpret_cast<int*>(pairs + (n + 1) / 2);
   }
 };
-int64_t bytes_of(int64_t n, int64_t itemsize, bool vectors) {
+int64_t eigh_bytes(int64_t n, int64_t itemsize, bool vectors) {
   const int64_t pair = itemsize == 4 ? sizeof(Pair<float>) : sizeof(Pair<double>);
   return leading(n) * n * itemsize * (vectors ? 2 : 1) + (n + 1) / 2 * pair + 4 * n;
 }
@@ -44,7 +44,7 @@ int64_t bytes_of(int64_t n, int64_t itemsize, bool vectors) {
 // Makes the matrix diagonal. Returns false if it does not converge. Elements up to `tolerance`
 // count as zero.
 template <class T>
-__device__ bool diagonalize(const Memory<T>& memory, int n, bool vectors, T tolerance) {
+__device__ bool diagonalize(const EighMemory<T>& memory, int n, bool vectors, T tolerance) {
   __shared__ int turned;
   const BlockMatrix<T>&a = memory.a, &v = memory.v;
   Pair<T>* const pairs = memory.pairs;
@@ -54,7 +54,7 @@ __device__ bool diagonalize(const Memory<T>& memory, int n, bool vectors, T tole
   const int k0 = own % half, l0 = own / half, k_step = threads % half, l_step = threads / half;
   const int i0 = own % n, j0 = own / n, i_step = threads % n, j_step = threads / n;
   if (own == 0) turned = 0;
-  for (int sweep = 0; sweep < kMostSweeps; ++sweep) {
+  for (int sweep = 0; sweep < kMostEighSweeps; ++sweep) {
     for (int round = 0; round < players - 1; ++round) {
       __syncthreads();
       if (own < half) {
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(256)
     eigh_blocks(Strided<3> batch, int n, bool upper, bool vectors, FirstMatrix<const T> from,
                 FirstMatrix<T> to_values, FirstMatrix<T> to, MatrixFaults not_finite,
                 MatrixFaults not_done) {
-  const Memory<T> memory(shared_memory(), n, vectors);
+  const EighMemory<T> memory(shared_memory(), n, vectors);
   const BlockMatrix<T>&a = memory.a, &v = memory.v;
   for (int64_t b = blockIdx.x; b < batch.numel; b += gridDim.x) {
     int64_t at[3];
@@ -158,11 +158,11 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-const char* supports(const mt_args_linalg_eigh_forward& args) {
+const char* eigh_supports(const mt_args_linalg_eigh_forward& args) {
   const TensorView x = args.self;
   const int64_t n = x.size(-1);
   if (n > 128) return "a matrix has more than 128 rows";
-  return size_reason(bytes_of(n, x.itemsize(), args.compute_v != 0));
+  return size_reason(eigh_bytes(n, x.itemsize(), args.compute_v != 0));
 }
 
 void eigh(mt_ctx& ctx, const mt_args_linalg_eigh_forward& args) {
@@ -181,16 +181,17 @@ void eigh(mt_ctx& ctx, const mt_args_linalg_eigh_forward& args) {
                   n <= 8    ? 32
                   : n <= 16 ? 64
                             : 256,
-                  bytes_of(n, self.itemsize(), vectors), batch, static_cast<int>(n), upper, vectors,
-                  FirstMatrix<const T>(self), FirstMatrix<T>(values, 1), FirstMatrix<T>(out),
-                  not_finite.of(ctx, self), not_done.of(ctx, self));
+                  eigh_bytes(n, self.itemsize(), vectors), batch, static_cast<int>(n), upper,
+                  vectors, FirstMatrix<const T>(self), FirstMatrix<T>(values, 1),
+                  FirstMatrix<T>(out), not_finite.of(ctx, self), not_done.of(ctx, self));
   });
 }
 
 }  // namespace
 
 void register_eigenvalues(KernelEntries& kernels) {
-  kernels.push_back(sdk::kernel<&eigh, &supports>("blocks", MT_TAKES_STRIDED, kBlocksPriority));
+  kernels.push_back(
+      sdk::kernel<&eigh, &eigh_supports>("blocks", MT_TAKES_STRIDED, kBlocksPriority));
 }
 
 }  // namespace mytorch::cuda

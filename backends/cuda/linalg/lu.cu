@@ -91,15 +91,11 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-int64_t shared_bytes(const TensorView& x) {
-  return leading(x.size(-2)) * x.size(-1) * x.itemsize();
+const char* lu_factor_supports(const mt_args_linalg_lu_factor_ex& args) {
+  return size_reason(matrix_bytes(args.A));
 }
 
-const char* supports(const mt_args_linalg_lu_factor_ex& args) {
-  return size_reason(shared_bytes(args.A));
-}
-
-void factor(mt_ctx& ctx, const mt_args_linalg_lu_factor_ex& args) {
+void lu_factor(mt_ctx& ctx, const mt_args_linalg_lu_factor_ex& args) {
   static const MatrixSites sites("linalg_lu_factor_ex", kSingular);
   const TensorView a = args.A, out = args.LU, pivots = args.pivots, info = args.info;
   const auto batch = batch_loop<4>(sdk::batch_shape(a), {a, out, pivots, info}, {2, 2, 1, 0});
@@ -109,7 +105,7 @@ void factor(mt_ctx& ctx, const mt_args_linalg_lu_factor_ex& args) {
     using T = typename decltype(tag)::type;
     const int m = static_cast<int>(a.size(-2)), n = static_cast<int>(a.size(-1));
     launch_blocks(ctx, "linalg_lu_factor_ex", lu_blocks<T>, batch.numel,
-                  m <= 32 && n <= 32 ? 128 : 256, shared_bytes(a), batch, m, n,
+                  m <= 32 && n <= 32 ? 128 : 256, matrix_bytes(a), batch, m, n,
                   FirstMatrix<const T>(a), FirstMatrix<T>(out), FirstMatrix<int32_t>(pivots, 1),
                   info.data<int32_t>(), faults);
   });
@@ -164,7 +160,8 @@ void permutation(mt_ctx& ctx, const mt_args_linalg_lu_permutation& args) {
 }  // namespace
 
 void register_lu(KernelEntries& kernels) {
-  kernels.push_back(sdk::kernel<&factor, &supports>("blocks", MT_TAKES_STRIDED, kBlocksPriority));
+  kernels.push_back(
+      sdk::kernel<&lu_factor, &lu_factor_supports>("blocks", MT_TAKES_STRIDED, kBlocksPriority));
   kernels.push_back(sdk::kernel<&permutation>("exchanges", MT_TAKES_STRIDED));
 }
 

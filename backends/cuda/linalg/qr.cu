@@ -18,25 +18,26 @@ namespace {
 
 using sdk::TensorView;
 
-constexpr int kShares = 4;  // lanes that share the rows of a column
+constexpr int kRowShares = 4;  // lanes that share the rows of a column
 
 // x := (I - tau v v^T) x for the columns of x from `first` to `last`. v has a 1 in row `at`, and
 // below it column `at` of `vectors`.
 template <class T>
 __device__ void reflect(const BlockMatrix<T>& vectors, int m, int at, T tau,
                         const BlockMatrix<T>& x, int first, int last) {
-  constexpr int kTogether = 32 / kShares;  // columns of a warp
-  const int share = lane_of() % kShares;
+  constexpr int kTogether = 32 / kRowShares;  // columns of a warp
+  const int share = lane_of() % kRowShares;
   for (int c0 = first + warp_of() * kTogether; c0 < last; c0 += warps_of_block() * kTogether) {
-    const int c = c0 + lane_of() / kShares;
+    const int c = c0 + lane_of() / kRowShares;
     T sum = 0;
-    for (int i = at + 1 + share; i < m && c < last; i += kShares) sum += vectors(i, at) * x(i, c);
-    sum = warp_sum(sum, kShares);
+    for (int i = at + 1 + share; i < m && c < last; i += kRowShares)
+      sum += vectors(i, at) * x(i, c);
+    sum = warp_sum(sum, kRowShares);
     const T head = c < last ? x(at, c) : T(0);
     __syncwarp();
     if (c >= last) continue;
     const T factor = tau * (sum + head);
-    for (int i = at + 1 + share; i < m; i += kShares) x(i, c) -= factor * vectors(i, at);
+    for (int i = at + 1 + share; i < m; i += kRowShares) x(i, c) -= factor * vectors(i, at);
     if (share == 0) x(at, c) = head - factor;
   }
 }
@@ -185,7 +186,7 @@ const char* geqrf_supports(const mt_args_geqrf& args) {
   return size_reason(shared_bytes(x, x.size(-1)));
 }
 
-void factor(mt_ctx& ctx, const mt_args_geqrf& args) {
+void geqrf(mt_ctx& ctx, const mt_args_geqrf& args) {
   const TensorView self = args.self, out = args.a, tau = args.tau;
   const int64_t m = self.size(-2), n = self.size(-1);
   const auto batch = batch_loop<3>(sdk::batch_shape(self), {self, out, tau}, {2, 2, 1});
@@ -246,7 +247,7 @@ void product_of_reflections(mt_ctx& ctx, const mt_args_linalg_householder_produc
 
 void register_qr(KernelEntries& kernels) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED;
-  kernels.push_back(sdk::kernel<&factor, &geqrf_supports>("blocks", kTakes, kBlocksPriority));
+  kernels.push_back(sdk::kernel<&geqrf, &geqrf_supports>("blocks", kTakes, kBlocksPriority));
   kernels.push_back(sdk::kernel<&qr, &qr_supports>("blocks", kTakes, kBlocksPriority));
   kernels.push_back(
       sdk::kernel<&product_of_reflections, &product_supports>("blocks", kTakes, kBlocksPriority));

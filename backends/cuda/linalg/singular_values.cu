@@ -17,19 +17,19 @@ namespace {
 
 using sdk::TensorView;
 
-constexpr int kMostSweeps = 40;
+constexpr int kMostSvdSweeps = 40;
 constexpr int kShares = 8;  // lanes that share the rows of a pair of columns
 
 // The shared memory of a block, for m >= n: the matrix, which becomes U with `columns` columns, V,
 // and for each column of U its norm, a coefficient and its place in the order of singular values;
 // and a vector.
 template <class T>
-struct Memory {
+struct SvdMemory {
   BlockMatrix<T> u, v;
   T *norms, *coefficients, *vector;
   int *ranks, *order;  // order[ranks[j]] = j
 
-  __device__ Memory(char* memory, int m, int n, int columns, bool vectors)
+  __device__ SvdMemory(char* memory, int m, int n, int columns, bool vectors)
       : u(memory, m), v(u.data + columns * u.ld, n) {
     norms = vectors ? v.data + n * v.ld : v.data;
     coefficients = norms + columns;
@@ -38,14 +38,14 @@ struct Memory {
     order = ranks + columns;
   }
 };
-int64_t bytes_of(int64_t m, int64_t n, int64_t columns, int64_t itemsize, bool vectors) {
+int64_t svd_bytes(int64_t m, int64_t n, int64_t columns, int64_t itemsize, bool vectors) {
   return (leading(m) * columns + (vectors ? leading(n) * n : 0) + 2 * columns + m) * itemsize +
          8 * columns;
 }
 
 // Makes the first n columns of u orthogonal. Returns false if it does not converge.
 template <class T>
-__device__ bool orthogonalize(const Memory<T>& memory, int m, int n, bool vectors) {
+__device__ bool orthogonalize(const SvdMemory<T>& memory, int m, int n, bool vectors) {
   __shared__ int turned;
   const BlockMatrix<T>&u = memory.u, &v = memory.v;
   const int half = (n + 1) / 2, players = 2 * half;
@@ -54,7 +54,7 @@ __device__ bool orthogonalize(const Memory<T>& memory, int m, int n, bool vector
   // The rounding of a rotation and of a sum of m products.
   const T tolerance = kEpsilon<T> * (T(1) + sqrt(static_cast<T>(m)) / 2);
   if (threadIdx.x == 0) turned = 0;
-  for (int sweep = 0; sweep < kMostSweeps; ++sweep) {
+  for (int sweep = 0; sweep < kMostSvdSweeps; ++sweep) {
     for (int round = 0; round < players - 1; ++round) {
       __syncthreads();
       for (int k0 = 0; k0 < half; k0 += groups) {
@@ -90,7 +90,7 @@ __device__ bool orthogonalize(const Memory<T>& memory, int m, int n, bool vector
 
 // Replaces the columns order[from], ... of u by vectors that are orthogonal to those before them.
 template <class T>
-__device__ void complete(const Memory<T>& memory, int m, int from, int columns) {
+__device__ void complete(const SvdMemory<T>& memory, int m, int from, int columns) {
   __shared__ T squares;
   const BlockMatrix<T>& u = memory.u;
   int axis = 0;
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(256)
     svd_blocks(Strided<4> batch, int m, int n, int columns, bool vectors, bool signs_of_u,
                FirstMatrix<const T> from, FirstMatrix<T> to_u, FirstMatrix<T> to_values,
                FirstMatrix<T> to_v, MatrixFaults not_finite, MatrixFaults not_done) {
-  const Memory<T> memory(shared_memory(), m, n, columns, vectors);
+  const SvdMemory<T> memory(shared_memory(), m, n, columns, vectors);
   const BlockMatrix<T>&u = memory.u, &v = memory.v;
   for (int64_t b = blockIdx.x; b < batch.numel; b += gridDim.x) {
     int64_t at[4];
@@ -208,11 +208,11 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-struct Sizes {
+struct SvdSizes {
   int64_t m, n, columns;  // m >= n; columns of U
   bool transposed;
 
-  explicit Sizes(const mt_args_linalg_svd_forward& args) {
+  explicit SvdSizes(const mt_args_linalg_svd_forward& args) {
     const TensorView x = args.self;
     m = std::max(x.size(-2), x.size(-1));
     n = std::min(x.size(-2), x.size(-1));
@@ -221,18 +221,18 @@ struct Sizes {
   }
 };
 
-const char* supports(const mt_args_linalg_svd_forward& args) {
-  const Sizes sizes(args);
+const char* svd_supports(const mt_args_linalg_svd_forward& args) {
+  const SvdSizes sizes(args);
   if (sizes.n == 0) return nullptr;  // no matrix to decompose
-  return size_reason(bytes_of(sizes.m, sizes.n, sizes.columns, TensorView(args.self).itemsize(),
-                              args.compute_uv != 0));
+  return size_reason(svd_bytes(sizes.m, sizes.n, sizes.columns, TensorView(args.self).itemsize(),
+                               args.compute_uv != 0));
 }
 
 void svd(mt_ctx& ctx, const mt_args_linalg_svd_forward& args) {
   static const MatrixSites not_finite("linalg_svd", sdk::kNotFinite);
   static const MatrixSites not_done("linalg_svd", kNoConvergence);
   const TensorView self = args.self, values = args.S;
-  const Sizes sizes(args);
+  const SvdSizes sizes(args);
   const bool vectors = args.compute_uv != 0;
   const TensorView u = vectors ? TensorView(args.U) : self;
   const TensorView vh = vectors ? TensorView(args.Vh) : self;
@@ -256,7 +256,7 @@ void svd(mt_ctx& ctx, const mt_args_linalg_svd_forward& args) {
     const auto pairs = static_cast<int>((sizes.n + 1) / 2 * kShares);
     launch_blocks(
         ctx, "linalg_svd", svd_blocks<T>, batch.numel, std::clamp((pairs + 31) / 32 * 32, 32, 256),
-        bytes_of(sizes.m, sizes.n, sizes.columns, self.itemsize(), vectors), loop,
+        svd_bytes(sizes.m, sizes.n, sizes.columns, self.itemsize(), vectors), loop,
         static_cast<int>(sizes.m), static_cast<int>(sizes.n), static_cast<int>(sizes.columns),
         vectors, !sizes.transposed, from, to_u, FirstMatrix<T>(values, 1), to_v,
         not_finite.of(ctx, self), not_done.of(ctx, self));
@@ -266,7 +266,7 @@ void svd(mt_ctx& ctx, const mt_args_linalg_svd_forward& args) {
 }  // namespace
 
 void register_singular_values(KernelEntries& kernels) {
-  kernels.push_back(sdk::kernel<&svd, &supports>("blocks", MT_TAKES_STRIDED, kBlocksPriority));
+  kernels.push_back(sdk::kernel<&svd, &svd_supports>("blocks", MT_TAKES_STRIDED, kBlocksPriority));
 }
 
 }  // namespace mytorch::cuda

@@ -27,7 +27,7 @@ namespace {
 
 using sdk::TensorView;
 
-constexpr int kThreads = 256;
+constexpr int kLossThreads = 256;
 constexpr int64_t kMostParts = 16384;  // blocks of the forward kernel
 constexpr int64_t kFewClasses = 64;    // up to here a thread is as fast as a warp
 // The loads in flight per thread, and the resident blocks whose registers allow them.
@@ -124,7 +124,7 @@ __device__ __forceinline__ void write_term(const Targets& targets, int64_t n, co
 }
 
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kThreads, kBlocks)
+__global__ void __launch_bounds__(kLossThreads, kBlocks)
     rows_forward(Targets targets, int64_t n, const T* scores, Results to, Faults faults) {
   using W = Wide<T>;
   using Elements = Pack<T, kWidth>;
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kLossThreads)
     targets_forward(Targets targets, int64_t n, const T* scores, Results to, Faults faults) {
   using W = Wide<T>;
   double sum_of_terms = 0, weights = 0;
@@ -235,7 +235,7 @@ __device__ __forceinline__ Wide<T> gradient(const Share<Wide<T>>& share, Wide<T>
 }
 
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kThreads, kBlocks)
+__global__ void __launch_bounds__(kLossThreads, kBlocks)
     rows_backward(Targets targets, Given given, int64_t n, const T* scores, T* to, Faults faults) {
   using W = Wide<T>;
   using Elements = Pack<T, kWidth>;
@@ -277,7 +277,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kLossThreads)
     targets_backward(Targets targets, Given given, int64_t n, const T* scores, T* to,
                      int64_t to_stride, Faults faults) {
   using W = Wide<T>;
@@ -309,7 +309,7 @@ bool in_packs(const Strided<N>& loop, int operand, int64_t n, const void* data) 
 // One block for each row, whose threads have kLoads packs each if the row is long enough.
 Grid row_grid(int64_t rows, int64_t packs, int64_t most) {
   Grid grid;
-  const int64_t threads = std::clamp<int64_t>((packs + kLoads - 1) / kLoads, 1, kThreads);
+  const int64_t threads = std::clamp<int64_t>((packs + kLoads - 1) / kLoads, 1, kLossThreads);
   grid.threads = dim3(static_cast<unsigned>((threads + 31) / 32 * 32));
   grid.blocks = dim3(static_cast<unsigned>(std::min(rows, most)));
   return grid;
@@ -324,7 +324,7 @@ void check_operands(const TensorView& self, const TensorView& target, const Tens
   }
 }
 
-void forward(mt_ctx& ctx, const mt_args_cross_entropy_forward& args) {
+void cross_entropy_forward(mt_ctx& ctx, const mt_args_cross_entropy_forward& args) {
   static const uint32_t site = fault_site("cross_entropy");
   const TensorView self = args.self, target = args.target, output = args.output;
   const TensorView log_sum = args.log_sum, total = args.total_weight;
@@ -346,7 +346,7 @@ void forward(mt_ctx& ctx, const mt_args_cross_entropy_forward& args) {
     if (by_rows) {
       grid = row_grid(rows, whole ? n / kPack<T> : n, none ? int64_t{1} << 30 : kMostParts);
     } else {
-      grid = grid_for(ctx, rows, kThreads);
+      grid = grid_for(ctx, rows, kLossThreads);
       grid.blocks.x = std::min(grid.blocks.x, static_cast<unsigned>(kMostParts));
     }
     Results to{};
@@ -376,7 +376,7 @@ void forward(mt_ctx& ctx, const mt_args_cross_entropy_forward& args) {
   });
 }
 
-void backward(mt_ctx& ctx, const mt_args_cross_entropy_backward& args) {
+void cross_entropy_backward(mt_ctx& ctx, const mt_args_cross_entropy_backward& args) {
   static const uint32_t site = fault_site("cross_entropy");
   const TensorView grad = args.grad_output, self = args.self, target = args.target, out = args.out;
   check_operands(self, target, args.log_sum, args.weight, args.label_smoothing);
@@ -407,7 +407,7 @@ void backward(mt_ctx& ctx, const mt_args_cross_entropy_backward& args) {
     const Faults faults = faults_of(ctx, site, class_dim, n);
     const T* scores = static_cast<const T*>(self.raw());
     if (targets.class_stride != 1 || out.stride(class_dim) != 1 || n <= kFewClasses) {
-      launch(ctx, "cross_entropy_backward", targets_backward<T>, grid_for(ctx, rows, kThreads),
+      launch(ctx, "cross_entropy_backward", targets_backward<T>, grid_for(ctx, rows, kLossThreads),
              targets, given, n, scores, out.data<T>(), out.stride(class_dim), faults);
       return;
     }
@@ -422,8 +422,8 @@ void backward(mt_ctx& ctx, const mt_args_cross_entropy_backward& args) {
 }  // namespace
 
 void register_cross_entropy(KernelEntries& kernels) {
-  kernels.push_back(sdk::kernel<&forward>("online", MT_TAKES_STRIDED));
-  kernels.push_back(sdk::kernel<&backward>("online", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&cross_entropy_forward>("online", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&cross_entropy_backward>("online", MT_TAKES_STRIDED));
 }
 
 }  // namespace mytorch::cuda

@@ -44,7 +44,8 @@ struct Labels {
   double cap;        // 0: none
 };
 
-constexpr int kThreads = 512, kBlocks = 2;  // the blocks of a multiprocessor read and write in turn
+constexpr int kLinearThreads = 512,
+              kLinearBlocks = 2;  // the blocks of a multiprocessor read and write in turn
 
 // Returns a score bounded by the cap, rounded as a tensor of scores would be.
 template <class T>
@@ -55,10 +56,10 @@ __device__ __noinline__ Wide<T> bounded(Wide<T> x, Wide<T> cap) {
 // Starts copies of the thread's packs of a row of n elements to shared memory.
 template <class T>
 __device__ __forceinline__ void fetch_row(const T* row, T* held, int n) {
-  constexpr int kWidth = kPack<T>, kStep = kThreads * kWidth;
+  constexpr int kWidth = kPack<T>, kStep = kLinearThreads * kWidth;
   auto to = static_cast<uint32_t>(__cvta_generic_to_shared(held + threadIdx.x * kWidth));
 #pragma unroll 4
-  for (int place = threadIdx.x * kWidth; place < n; place += kStep, to += kThreads * 16) {
+  for (int place = threadIdx.x * kWidth; place < n; place += kStep, to += kLinearThreads * 16) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(row + place)
                  : "memory");
   }
@@ -69,10 +70,10 @@ __device__ __forceinline__ void fetch_row(const T* row, T* held, int n) {
 // thread processes the same packs in both. `kHeld`: the row is copied to shared memory first, with
 // all loads in flight; otherwise each pass reads it. `kCapped`: the first pass bounds the scores.
 template <class T, bool kHeld, bool kGradient, bool kCapped>
-__global__ void __launch_bounds__(kThreads, kBlocks)
+__global__ void __launch_bounds__(kLinearThreads, kLinearBlocks)
     losses_and_gradients(Scores<T> scores, Labels labels, Wide<T>* terms, Faults faults) {
   using W = Wide<T>;
-  constexpr int kWidth = kPack<T>, kStep = kThreads * kWidth;
+  constexpr int kWidth = kPack<T>, kStep = kLinearThreads * kWidth;
   constexpr int kAhead = kHeld ? 2 : 4;
   using Elements = Pack<T, kWidth>;
   extern __shared__ uint4 memory[];
@@ -174,7 +175,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       }
     }
     // The target's class, by the thread that wrote its pack.
-    if (t / kWidth % kThreads == threadIdx.x) row[t] = convert<T>(gradient(target_score, share));
+    if (t / kWidth % kLinearThreads == threadIdx.x)
+      row[t] = convert<T>(gradient(target_score, share));
   }
 }
 
@@ -275,7 +277,7 @@ void compute(mt_ctx& ctx, const mt_args_linear_cross_entropy_forward& args) {
   const int64_t packs = (classes + kPack<T> - 1) / kPack<T>;
   const Properties& device = properties(ctx.device.index);
   Grid grid;
-  grid.threads = dim3(kThreads);
+  grid.threads = dim3(kLinearThreads);
   const size_t row_bytes = static_cast<size_t>(packs) * 16;
   const bool held = any && row_bytes <= device.shared - 1024;  // the rest: static shared memory
   if (held) grid.shared = row_bytes;

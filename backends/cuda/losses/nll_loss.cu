@@ -19,14 +19,14 @@ namespace {
 
 using sdk::TensorView;
 
-constexpr int kThreads = 256;
+constexpr int kNllThreads = 256;
 constexpr int kParts = 256;
 
 template <class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kNllThreads)
     sum_scores(Targets targets, const T* scores, T* terms, double2* parts, Faults faults) {
   using W = Wide<T>;
-  using Reduce = cub::BlockReduce<double, kThreads>;
+  using Reduce = cub::BlockReduce<double, kNllThreads>;
   __shared__ typename Reduce::TempStorage storage[2];
   double sum = 0, weights = 0;
   for (int64_t i = first_element(); i < targets.loop.numel; i += grid_step()) {
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kParts) finish_sums(const double2* parts, int 
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kNllThreads)
     put_shares(Targets targets, const T* grad, Number one_grad, Number total, T* to,
                Faults faults) {
   using W = Wide<T>;
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-void forward(mt_ctx& ctx, const mt_args_nll_loss_forward& args) {
+void nll_loss_forward(mt_ctx& ctx, const mt_args_nll_loss_forward& args) {
   static const uint32_t site = fault_site("nll_loss");
   const TensorView self = args.self, target = args.target, output = args.output;
   if (!output || !sdk::is_integral(target.dtype()) || target.is_host() ||
@@ -95,8 +95,8 @@ void forward(mt_ctx& ctx, const mt_args_nll_loss_forward& args) {
   visit_floating(self.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     Grid grid;
-    grid.threads = dim3(kThreads);
-    const int64_t wanted = (targets.loop.numel + kThreads - 1) / kThreads;
+    grid.threads = dim3(kNllThreads);
+    const int64_t wanted = (targets.loop.numel + kNllThreads - 1) / kNllThreads;
     grid.blocks = dim3(static_cast<unsigned>(std::clamp<int64_t>(wanted, 1, kParts)));
     double2* parts = scratch<double2>(ctx, kParts);
     launch(ctx, "nll_loss_forward", sum_scores<T>, grid, targets, static_cast<const T*>(self.raw()),
@@ -112,7 +112,7 @@ void forward(mt_ctx& ctx, const mt_args_nll_loss_forward& args) {
   });
 }
 
-void backward(mt_ctx& ctx, const mt_args_nll_loss_backward& args) {
+void nll_loss_backward(mt_ctx& ctx, const mt_args_nll_loss_backward& args) {
   static const uint32_t site = fault_site("nll_loss");
   const TensorView grad = args.grad_output, target = args.target, out = args.out;
   if (!sdk::is_integral(target.dtype()) || target.is_host() || !sdk::is_floating(out.dtype())) {
@@ -129,7 +129,7 @@ void backward(mt_ctx& ctx, const mt_args_nll_loss_backward& args) {
   if (targets.loop.numel == 0) return;
   visit_floating(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    launch(ctx, "nll_loss_backward", put_shares<T>, grid_for(ctx, targets.loop.numel, kThreads),
+    launch(ctx, "nll_loss_backward", put_shares<T>, grid_for(ctx, targets.loop.numel, kNllThreads),
            targets, none ? static_cast<const T*>(grad.raw()) : nullptr,
            none ? Number() : Number(grad.get()),
            reduction == "mean" ? Number(args.total_weight) : Number(), out.data<T>(),
@@ -140,8 +140,8 @@ void backward(mt_ctx& ctx, const mt_args_nll_loss_backward& args) {
 }  // namespace
 
 void register_nll_loss(KernelEntries& kernels) {
-  kernels.push_back(sdk::kernel<&forward>("targets", MT_TAKES_STRIDED));
-  kernels.push_back(sdk::kernel<&backward>("targets", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&nll_loss_forward>("targets", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&nll_loss_backward>("targets", MT_TAKES_STRIDED));
 }
 
 }  // namespace mytorch::cuda

@@ -46,7 +46,7 @@ __device__ __forceinline__ W gelu_slope(W x) {
 
 // `to` and `partial` are optional.
 template <class T, bool kTanh>
-__global__ void __launch_bounds__(kRowThreads)
+__global__ void __launch_bounds__(kChannelThreads)
     gelu_rows(ChannelRows at, const T* __restrict__ grad, const T* __restrict__ linear,
               T* __restrict__ to, double* __restrict__ partial) {
   constexpr int N = kPack<T>;

@@ -227,7 +227,7 @@ bool same_order(const TensorView& a, const TensorView& b) {
   return true;
 }
 
-void forward(mt_ctx& ctx, const mt_args_batch_norm_training& args) {
+void batch_norm_forward(mt_ctx& ctx, const mt_args_batch_norm_training& args) {
   const TensorView input = args.input, out = args.out;
   if (input.numel() == 0 ||
       (out && (!sdk::same_dtype(out.dtype(), input.dtype()) || !same_order(input, out)))) {
@@ -336,7 +336,7 @@ __global__ void __launch_bounds__(kThreads) combine(Channels<3> channels, const 
   }
 }
 
-void backward(mt_ctx& ctx, const mt_args_batch_norm_training_backward& args) {
+void batch_norm_backward(mt_ctx& ctx, const mt_args_batch_norm_training_backward& args) {
   const TensorView input = args.input, grad = args.grad_out;
   const TensorView out = wanted(args.output_mask, 0, args.grad_input);
   if (input.numel() == 0 || !sdk::same_dtype(grad.dtype(), input.dtype()) ||
@@ -387,8 +387,8 @@ void backward(mt_ctx& ctx, const mt_args_batch_norm_training_backward& args) {
 }  // namespace
 
 void register_batch_norm(KernelEntries& kernels) {
-  kernels.push_back(sdk::kernel<&forward>("channels", MT_TAKES_STRIDED));
-  kernels.push_back(sdk::kernel<&backward>("channels", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&batch_norm_forward>("channels", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&batch_norm_backward>("channels", MT_TAKES_STRIDED));
 }
 
 }  // namespace mytorch::cuda

@@ -13,7 +13,7 @@ namespace mytorch::cuda {
 #ifdef __CUDACC__
 
 template <class T>
-__global__ void __launch_bounds__(kRowThreads)
+__global__ void __launch_bounds__(kChannelThreads)
     sum_rows(ChannelRows at, const T* __restrict__ x, double* __restrict__ partial) {
   constexpr int N = kPack<T>;
   using W = Wide<T>;
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kRowThreads)
 }
 
 template <class T>
-__global__ void __launch_bounds__(kRowThreads)
+__global__ void __launch_bounds__(kChannelThreads)
     apply_rows(ChannelRows at, const T* __restrict__ x, const Wide<T>* __restrict__ terms,
                T* __restrict__ y) {
   constexpr int N = kPack<T>;
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kRowThreads)
 }
 
 template <class T>
-__global__ void __launch_bounds__(kRowThreads)
+__global__ void __launch_bounds__(kChannelThreads)
     sum_gradient_rows(ChannelRows at, const T* __restrict__ x, const T* __restrict__ grad,
                       PerChannel means, double* __restrict__ partial) {
   constexpr int N = kPack<T>;
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kRowThreads)
 }
 
 template <class T>
-__global__ void __launch_bounds__(kRowThreads)
+__global__ void __launch_bounds__(kChannelThreads)
     combine_rows(ChannelRows at, const T* __restrict__ x, const T* __restrict__ grad,
                  PerChannel means, const Wide<T>* __restrict__ terms, T* __restrict__ to) {
   constexpr int N = kPack<T>;

@@ -130,7 +130,7 @@ void with_pieces(const Layout& layout, F&& f) {
   last ? with_width(std::true_type{}) : with_width(std::false_type{});
 }
 
-void forward(mt_ctx& ctx, const mt_args_native_group_norm& args) {
+void group_norm_forward(mt_ctx& ctx, const mt_args_native_group_norm& args) {
   const TensorView input = args.input, out = args.out;
   const Layout layout(input, args.group, {out});
   const Groups& groups = layout.groups;
@@ -177,7 +177,7 @@ void forward(mt_ctx& ctx, const mt_args_native_group_norm& args) {
   });
 }
 
-void backward(mt_ctx& ctx, const mt_args_native_group_norm_backward& args) {
+void group_norm_backward(mt_ctx& ctx, const mt_args_native_group_norm_backward& args) {
   const TensorView input = args.input, grad = args.grad_out;
   const TensorView out = wanted(args.output_mask, 0, args.grad_input);
   const Sums to_weight(wanted(args.output_mask, 1, args.grad_weight));
@@ -243,8 +243,8 @@ void backward(mt_ctx& ctx, const mt_args_native_group_norm_backward& args) {
 }  // namespace
 
 void register_group_norm(KernelEntries& kernels) {
-  kernels.push_back(sdk::kernel<&forward>("groups", MT_TAKES_STRIDED));
-  kernels.push_back(sdk::kernel<&backward>("groups", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&group_norm_forward>("groups", MT_TAKES_STRIDED));
+  kernels.push_back(sdk::kernel<&group_norm_backward>("groups", MT_TAKES_STRIDED));
 }
 
 }  // namespace mytorch::cuda

@@ -191,7 +191,7 @@ struct Normalization {
 };
 
 template <bool kCentered, bool kAdds>
-void forward(mt_ctx& ctx, const Normalization& call) {
+void normalize_rows(mt_ctx& ctx, const Normalization& call) {
   const TensorView input = call.input, out = call.out, residual = call.residual, sum = call.sum;
   const int64_t n = call.n;
   if (n == 0 || input.numel() == 0) throw sdk::Declined{};
@@ -230,22 +230,22 @@ void forward(mt_ctx& ctx, const Normalization& call) {
 }
 
 void layer_norm(mt_ctx& ctx, const mt_args_native_layer_norm& args) {
-  forward<true, false>(
+  normalize_rows<true, false>(
       ctx, {"native_layer_norm", args.input, args.weight, args.bias, product(args.normalized_shape),
             args.eps, args.out, args.mean, args.rstd});
 }
 void rms_norm(mt_ctx& ctx, const mt_args_native_rms_norm& args) {
-  forward<false, false>(
+  normalize_rows<false, false>(
       ctx, {"native_rms_norm", args.input, args.weight, nullptr, product(args.normalized_shape),
             args.eps, args.out, nullptr, args.rstd});
 }
 void add_layer_norm(mt_ctx& ctx, const mt_args_native_add_layer_norm& args) {
-  forward<true, true>(ctx, {"native_add_layer_norm", args.input, args.weight, args.bias,
-                            product(args.normalized_shape), args.eps, args.out, args.mean,
-                            args.rstd, args.residual, args.sum});
+  normalize_rows<true, true>(ctx, {"native_add_layer_norm", args.input, args.weight, args.bias,
+                                   product(args.normalized_shape), args.eps, args.out, args.mean,
+                                   args.rstd, args.residual, args.sum});
 }
 void add_rms_norm(mt_ctx& ctx, const mt_args_native_add_rms_norm& args) {
-  forward<false, true>(
+  normalize_rows<false, true>(
       ctx, {"native_add_rms_norm", args.input, args.weight, nullptr, product(args.normalized_shape),
             args.eps, args.out, nullptr, args.rstd, args.residual, args.sum});
 }

@@ -200,7 +200,7 @@ struct Gradients {
 };
 
 template <bool kCentered, bool kAdds>
-void backward(mt_ctx& ctx, const Gradients& call) {
+void differentiate_rows(mt_ctx& ctx, const Gradients& call) {
   const TensorView input = call.input, grad = call.grad, out = call.to_input, added = call.added;
   const int64_t n = call.n;
   if (n == 0 || input.numel() == 0) throw sdk::Declined{};
@@ -250,27 +250,28 @@ void backward(mt_ctx& ctx, const Gradients& call) {
 }
 
 void layer_norm_backward(mt_ctx& ctx, const mt_args_native_layer_norm_backward& args) {
-  backward<true, false>(
+  differentiate_rows<true, false>(
       ctx,
       {"native_layer_norm_backward", args.grad_out, args.input, args.mean, args.rstd, args.weight,
        product(args.normalized_shape), wanted(args.output_mask, 0, args.grad_input),
        wanted(args.output_mask, 1, args.grad_weight), wanted(args.output_mask, 2, args.grad_bias)});
 }
 void rms_norm_backward(mt_ctx& ctx, const mt_args_native_rms_norm_backward& args) {
-  backward<false, false>(
+  differentiate_rows<false, false>(
       ctx, {"native_rms_norm_backward", args.grad_out, args.input, nullptr, args.rstd, args.weight,
             product(args.normalized_shape), wanted(args.output_mask, 0, args.grad_input),
             wanted(args.output_mask, 1, args.grad_weight), nullptr});
 }
 void add_layer_norm_backward(mt_ctx& ctx, const mt_args_native_add_layer_norm_backward& args) {
-  backward<true, true>(ctx, {"native_add_layer_norm_backward", args.grad_out, args.sum, args.mean,
-                             args.rstd, args.weight, product(args.normalized_shape),
-                             wanted(args.output_mask, 0, args.grad_input),
-                             wanted(args.output_mask, 1, args.grad_weight),
-                             wanted(args.output_mask, 2, args.grad_bias), args.grad_sum});
+  differentiate_rows<true, true>(
+      ctx,
+      {"native_add_layer_norm_backward", args.grad_out, args.sum, args.mean, args.rstd, args.weight,
+       product(args.normalized_shape), wanted(args.output_mask, 0, args.grad_input),
+       wanted(args.output_mask, 1, args.grad_weight), wanted(args.output_mask, 2, args.grad_bias),
+       args.grad_sum});
 }
 void add_rms_norm_backward(mt_ctx& ctx, const mt_args_native_add_rms_norm_backward& args) {
-  backward<false, true>(
+  differentiate_rows<false, true>(
       ctx,
       {"native_add_rms_norm_backward", args.grad_out, args.sum, nullptr, args.rstd, args.weight,
        product(args.normalized_shape), wanted(args.output_mask, 0, args.grad_input),

@@ -20,10 +20,10 @@ namespace {
 
 using sdk::TensorView;
 
-constexpr int kThreads = 256;
-constexpr int kItems = 4;
-constexpr int64_t kTile = kThreads * kItems;
-constexpr int64_t kPiece = 16 * kTile;
+constexpr int kScanThreads = 256;
+constexpr int kScanItems = 4;
+constexpr int64_t kScanTile = kScanThreads * kScanItems;
+constexpr int64_t kScanPiece = 16 * kScanTile;
 
 // Unsigned sums wrap on overflow.
 template <class T>
@@ -78,18 +78,18 @@ __global__ void __launch_bounds__(128) scan_by_threads(Scan<T> scan) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    sum_pieces(Scan<T> scan, int64_t pieces, Running<T>* sums) {
-  using Reduce = cub::BlockReduce<Running<T>, kThreads>;
+__global__ void __launch_bounds__(kScanThreads)
+    sum_scan_pieces(Scan<T> scan, int64_t pieces, Running<T>* sums) {
+  using Reduce = cub::BlockReduce<Running<T>, kScanThreads>;
   __shared__ typename Reduce::TempStorage storage;
   const int64_t n = scan.lines.size[0];
   for (int64_t b = blockIdx.x; b < scan.lines.loop.numel * pieces; b += gridDim.x) {
     int64_t at[2];
     scan.lines.loop.offsets(b / pieces, at);
-    const int64_t first = b % pieces * kPiece;
-    const int64_t last = min(first + kPiece, n);
+    const int64_t first = b % pieces * kScanPiece;
+    const int64_t last = min(first + kScanPiece, n);
     Running<T> sum = 0;
-    for (int64_t k = first + threadIdx.x; k < last; k += kThreads) {
+    for (int64_t k = first + threadIdx.x; k < last; k += kScanThreads) {
       sum += scan.load(at[1] + k * scan.lines.step[1]);
     }
     sum = Reduce(storage).Sum(sum);
@@ -100,12 +100,12 @@ __global__ void __launch_bounds__(kThreads)
 
 // Exclusive scan of the sums of pieces, one block for each line.
 template <class S>
-__global__ void __launch_bounds__(kThreads) before_pieces(int64_t pieces, S* sums) {
-  using Block = cub::BlockScan<S, kThreads>;
+__global__ void __launch_bounds__(kScanThreads) before_pieces(int64_t pieces, S* sums) {
+  using Block = cub::BlockScan<S, kScanThreads>;
   __shared__ typename Block::TempStorage storage;
   S* own = sums + blockIdx.x * pieces;
   S carry = 0;
-  for (int64_t first = 0; first < pieces; first += kThreads) {
+  for (int64_t first = 0; first < pieces; first += kScanThreads) {
     const int64_t k = first + threadIdx.x;
     S value = k < pieces ? own[k] : S(0);
     S total;
@@ -118,9 +118,9 @@ __global__ void __launch_bounds__(kThreads) before_pieces(int64_t pieces, S* sum
 
 // One block for each piece of a line, or for each line if `before` is NULL.
 template <class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kScanThreads)
     scan_by_blocks(Scan<T> scan, int64_t pieces, int64_t length, const Running<T>* before) {
-  using Block = cub::BlockScan<Running<T>, kThreads>;
+  using Block = cub::BlockScan<Running<T>, kScanThreads>;
   __shared__ typename Block::TempStorage storage;
   const int64_t n = scan.lines.size[0];
   for (int64_t b = blockIdx.x; b < scan.lines.loop.numel * pieces; b += gridDim.x) {
@@ -129,17 +129,17 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t begin = b % pieces * length;
     const int64_t end = min(begin + length, n);
     Running<T> carry = before == nullptr ? Running<T>(0) : before[b];
-    for (int64_t first = begin; first < end; first += kTile) {
-      Running<T> sums[kItems];
-      const int64_t own = first + threadIdx.x * kItems;
+    for (int64_t first = begin; first < end; first += kScanTile) {
+      Running<T> sums[kScanItems];
+      const int64_t own = first + threadIdx.x * kScanItems;
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
+      for (int i = 0; i < kScanItems; ++i) {
         sums[i] = own + i < end ? scan.load(at[1] + (own + i) * scan.lines.step[1]) : Running<T>(0);
       }
       Running<T> total;
       Block(storage).InclusiveSum(sums, sums, total);
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
+      for (int i = 0; i < kScanItems; ++i) {
         if (own + i < end) scan.store(at[0] + (own + i) * scan.lines.step[0], carry + sums[i]);
       }
       carry += total;
@@ -162,24 +162,24 @@ void run(mt_ctx& ctx, const TensorView& self, const TensorView& out, int64_t dim
     return;
   }
   Grid grid;
-  grid.threads = dim3(kThreads);
+  grid.threads = dim3(kScanThreads);
   const auto blocks = [](int64_t wanted) {
     return dim3(static_cast<unsigned>(std::min<int64_t>(wanted, 1 << 20)));
   };
-  if (count >= busy || n <= kPiece) {
+  if (count >= busy || n <= kScanPiece) {
     grid.blocks = blocks(count);
     launch(ctx, "cumsum", scan_by_blocks<T>, grid, scan, int64_t{1}, n,
            static_cast<const Running<T>*>(nullptr));
     return;
   }
-  const int64_t pieces = (n + kPiece - 1) / kPiece;
+  const int64_t pieces = (n + kScanPiece - 1) / kScanPiece;
   Running<T>* sums = scratch<Running<T>>(ctx, count * pieces);
   grid.blocks = blocks(count * pieces);
-  launch(ctx, "cumsum", sum_pieces<T>, grid, scan, pieces, sums);
+  launch(ctx, "cumsum", sum_scan_pieces<T>, grid, scan, pieces, sums);
   Grid lines = grid;
   lines.blocks = dim3(static_cast<unsigned>(count));
   launch(ctx, "cumsum", before_pieces<Running<T>>, lines, pieces, sums);
-  launch(ctx, "cumsum", scan_by_blocks<T>, grid, scan, pieces, kPiece,
+  launch(ctx, "cumsum", scan_by_blocks<T>, grid, scan, pieces, kScanPiece,
          static_cast<const Running<T>*>(sums));
 }
 

@@ -22,7 +22,7 @@ namespace {
 
 using sdk::TensorView;
 
-constexpr int kThreads = 256;
+constexpr int kSortThreads = 256;
 constexpr int kMostItems = 16;  // per thread
 
 // The operands of a sort. Outputs are optional.
@@ -63,8 +63,8 @@ struct Request {
 };
 
 template <class K, int kItems>
-__global__ void __launch_bounds__(kThreads) sort_lines(Request request) {
-  using Sort = cub::BlockRadixSort<K, kThreads, kItems, uint16_t>;
+__global__ void __launch_bounds__(kSortThreads) sort_lines(Request request) {
+  using Sort = cub::BlockRadixSort<K, kSortThreads, kItems, uint16_t>;
   __shared__ typename Sort::TempStorage storage;
   const int64_t n = request.lines.size[0];
   for (int64_t line = blockIdx.x; line < request.lines.loop.numel; line += gridDim.x) {
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kThreads) sort_lines(Request request) {
     Sort(storage).SortBlockedToStriped(keys, positions, 0, request.bits);
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
-      const int rank = i * kThreads + threadIdx.x;
+      const int rank = i * kSortThreads + threadIdx.x;
       if (rank < request.keep) request.put(at, rank, positions[i]);
     }
     __syncthreads();
@@ -172,14 +172,14 @@ void sort_long(mt_ctx& ctx, const Request& request) {
 template <class K>
 void sort_keys(mt_ctx& ctx, const Request& request) {
   const int64_t n = request.lines.size[0];
-  if (n > kThreads * kMostItems) return sort_long<K>(ctx, request);
+  if (n > kSortThreads * kMostItems) return sort_long<K>(ctx, request);
   Grid grid;
-  grid.threads = dim3(kThreads);
+  grid.threads = dim3(kSortThreads);
   grid.blocks =
       dim3(static_cast<unsigned>(std::min<int64_t>(request.lines.count(), int64_t{1} << 20)));
-  if (n <= kThreads) {
+  if (n <= kSortThreads) {
     launch(ctx, "sort", sort_lines<K, 1>, grid, request);
-  } else if (n <= kThreads * 4) {
+  } else if (n <= kSortThreads * 4) {
     launch(ctx, "sort", sort_lines<K, 4>, grid, request);
   } else {
     launch(ctx, "sort", sort_lines<K, kMostItems>, grid, request);
