@@ -19,9 +19,11 @@ namespace {
 
 using sdk::Matrices;
 
-const char* factor_supports(const mt_args_linalg_lu_factor_ex& args) { return size_reason(args.A); }
+const char* lu_factor_supports(const mt_args_linalg_lu_factor_ex& args) {
+  return size_reason(args.A);
+}
 
-void factor(mt_ctx& ctx, const mt_args_linalg_lu_factor_ex& args) {
+void lu_factor(mt_ctx& ctx, const mt_args_linalg_lu_factor_ex& args) {
   const auto batch = sdk::batch_shape(args.A);
   const Matrices<int32_t> infos(args.info, batch, 0), exchanges(args.pivots, batch, 1);
   std::vector<int> found(static_cast<size_t>(infos.count()), 0);
@@ -48,12 +50,12 @@ void factor(mt_ctx& ctx, const mt_args_linalg_lu_factor_ex& args) {
                   infos.count(), sdk::singular);
 }
 
-const char* solve_supports(const mt_args_linalg_lu_solve& args) {
+const char* lu_solve_supports(const mt_args_linalg_lu_solve& args) {
   if (const char* reason = size_reason(args.LU)) return reason;
   return size_reason(args.out);
 }
 
-void solve(mt_ctx& ctx, const mt_args_linalg_lu_solve& args) {
+void lu_solve(mt_ctx& ctx, const mt_args_linalg_lu_solve& args) {
   const auto batch = sdk::batch_shape(args.out);
   const Matrices<const int32_t> exchanges(args.pivots, batch, 1);
   const bool left = args.left != 0, adjoint = args.adjoint != 0;
@@ -119,8 +121,8 @@ void permutation(mt_ctx& /*ctx*/, const mt_args_linalg_lu_permutation& args) {
 }  // namespace
 
 void register_lu(KernelEntries& kernels) {
-  kernels.push_back(sdk::kernel<&factor, &factor_supports>("getrf", kMatrices));
-  kernels.push_back(sdk::kernel<&solve, &solve_supports>("getrs", kMatrices));
+  kernels.push_back(sdk::kernel<&lu_factor, &lu_factor_supports>("getrf", kMatrices));
+  kernels.push_back(sdk::kernel<&lu_solve, &lu_solve_supports>("getrs", kMatrices));
   kernels.push_back(sdk::kernel<&permutation>("exchanges", kMatrices));
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 using sdk::TensorView;
 
-const char* supports(const mt_args_gelu_grad& args) {
+const char* gelu_grad_supports(const mt_args_gelu_grad& args) {
   // oneDNN's approximation is NaN beyond 1e13.
   if (std::strcmp(args.approximate, "none") != 0) return "it is the approximate gelu's";
   if (const char* why = float_type_reason(args.header.compute)) return why;
@@ -38,7 +38,7 @@ void gelu_grad(mt_ctx& ctx, const mt_args_gelu_grad& args) {
 }  // namespace
 
 void register_gelu(KernelEntries& kernels) {
-  kernels.push_back(sdk::kernel<&gelu_grad, &supports>("onednn", 0, kLast));
+  kernels.push_back(sdk::kernel<&gelu_grad, &gelu_grad_supports>("onednn", 0, kLast));
 }
 
 }  // namespace mytorch::onednn

@@ -64,7 +64,7 @@ void add_bias(mt_ctx& ctx, const TensorView& out, const TensorView& bias) {
   });
 }
 
-void forward(mt_ctx& ctx, const mt_args_convolution& args) {
+void convolve_forward(mt_ctx& ctx, const mt_args_convolution& args) {
   const Problem p(args);
   const TensorView bias = args.bias;
   const Key key =
@@ -131,7 +131,7 @@ const char* reason(const mt_args_convolution_backward_input& args) {
 // would convert for cpu-openmp. It is also faster for matrix products above some size, which need
 // few or no reorders, and for windows of row-major operands with enough work and terms per sum,
 // except for gradients of the weight, which sum over the batch and are mostly faster in cpu-openmp.
-bool pays(const Problem& p, int64_t terms, bool weight_gradient) {
+bool convolve_pays(const Problem& p, int64_t terms, bool weight_gradient) {
   for (const TensorView& operand : {p.input, p.output}) {
     if (!operand.is_contiguous() && is_channels_last(operand)) return true;
   }
@@ -140,23 +140,23 @@ bool pays(const Problem& p, int64_t terms, bool weight_gradient) {
   return !weight_gradient && work >= 1e7 && terms >= 64;
 }
 
-bool forward_pays(const mt_args_convolution& args) {
+bool convolve_forward_pays(const mt_args_convolution& args) {
   const Problem p(args);
-  return pays(p, args.transposed != 0 ? p.terms_of_input() : p.terms_of_output(), false);
+  return convolve_pays(p, args.transposed != 0 ? p.terms_of_input() : p.terms_of_output(), false);
 }
 bool input_pays(const mt_args_convolution_backward_input& args) {
   const Problem p(args);
-  return pays(p, args.transposed != 0 ? p.terms_of_output() : p.terms_of_input(), false);
+  return convolve_pays(p, args.transposed != 0 ? p.terms_of_output() : p.terms_of_input(), false);
 }
 bool weight_pays(const mt_args_convolution_backward_weight& args) {
-  return pays(Problem(args), 0, true);
+  return convolve_pays(Problem(args), 0, true);
 }
 
 }  // namespace
 
 void register_convolution(KernelEntries& kernels) {
-  add_halves<mt_args_convolution, &forward, &reason<mt_args_convolution>, &forward_pays>(
-      kernels, MT_TAKES_STRIDED);
+  add_halves<mt_args_convolution, &convolve_forward, &reason<mt_args_convolution>,
+             &convolve_forward_pays>(kernels, MT_TAKES_STRIDED);
   add_halves<mt_args_convolution_backward_input, &backward_input,
              &reason<mt_args_convolution_backward_input>, &input_pays>(kernels, MT_TAKES_STRIDED);
   add_halves<mt_args_convolution_backward_weight, &backward_weight,

@@ -49,7 +49,7 @@ bool same_order(const TensorView& a, const TensorView& b) {
   return true;
 }
 
-const char* supports(const mt_args_copy_& args) {
+const char* copy_supports(const mt_args_copy_& args) {
   const TensorView to = args.self, from = args.src;
   const Types types = types_of(to, from);
   if (types.to == Type::undef) {
@@ -91,7 +91,7 @@ void copy(mt_ctx& ctx, const mt_args_copy_& args) {
 }  // namespace
 
 void register_copy(KernelEntries& kernels) {
-  kernels.push_back(sdk::kernel<&copy, &supports>(
+  kernels.push_back(sdk::kernel<&copy, &copy_supports>(
       "onednn", MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS,
       kLast));
 }

@@ -42,12 +42,12 @@ Normalized channels_of(const TensorView& input) {
   return {describe(input), channels, channels};
 }
 
-const char* forward_supports(const mt_args_batch_norm_training& args) {
+const char* batch_norm_forward_supports(const mt_args_batch_norm_training& args) {
   if (const char* why = data_reason({args.input, args.out})) return why;
   return vector_reason({args.weight, args.bias, args.mean, args.var});
 }
 
-void forward(mt_ctx& ctx, const mt_args_batch_norm_training& args) {
+void run_batch_norm_forward(mt_ctx& ctx, const mt_args_batch_norm_training& args) {
   const TensorView input = args.input, weight = args.weight, bias = args.bias;
   Key key(MT_HASH_batch_norm_training, {args.input, args.weight, args.bias, args.out});
   key.number(args.eps);
@@ -63,13 +63,13 @@ void forward(mt_ctx& ctx, const mt_args_batch_norm_training& args) {
       });
 }
 
-const char* backward_supports(const mt_args_batch_norm_training_backward& args) {
+const char* batch_norm_backward_supports(const mt_args_batch_norm_training_backward& args) {
   if (const char* why = Gradients(args).reason()) return why;
   if (const char* why = data_reason({args.input, args.grad_out, args.grad_input})) return why;
   return vector_reason({args.weight, args.mean, args.var, args.grad_weight, args.grad_bias});
 }
 
-void backward(mt_ctx& ctx, const mt_args_batch_norm_training_backward& args) {
+void run_batch_norm_backward(mt_ctx& ctx, const mt_args_batch_norm_training_backward& args) {
   const TensorView input = args.input;
   const Gradients gradients(args);
   const int64_t channels = input.size(1);
@@ -93,7 +93,7 @@ void backward(mt_ctx& ctx, const mt_args_batch_norm_training_backward& args) {
 
 // oneDNN is faster for channels-last inputs; cpu-openmp is ten times as fast for row-major ones.
 template <class Args>
-bool pays(const Args& args) {
+bool batch_norm_pays(const Args& args) {
   const TensorView input = args.input;
   return input.numel() >= 1 << 15 && !input.is_contiguous() && is_channels_last(input);
 }
@@ -101,10 +101,11 @@ bool pays(const Args& args) {
 }  // namespace
 
 void register_batch_norm(KernelEntries& kernels) {
-  add_halves<mt_args_batch_norm_training, &forward, &forward_supports,
-             &pays<mt_args_batch_norm_training>>(kernels, MT_TAKES_STRIDED);
-  add_halves<mt_args_batch_norm_training_backward, &backward, &backward_supports,
-             &pays<mt_args_batch_norm_training_backward>>(kernels, MT_TAKES_STRIDED);
+  add_halves<mt_args_batch_norm_training, &run_batch_norm_forward, &batch_norm_forward_supports,
+             &batch_norm_pays<mt_args_batch_norm_training>>(kernels, MT_TAKES_STRIDED);
+  add_halves<mt_args_batch_norm_training_backward, &run_batch_norm_backward,
+             &batch_norm_backward_supports, &batch_norm_pays<mt_args_batch_norm_training_backward>>(
+      kernels, MT_TAKES_STRIDED);
 }
 
 }  // namespace mytorch::onednn

@@ -44,11 +44,11 @@ const char* reason(const TensorView& input, std::initializer_list<TensorView> pa
   return Rows(input, normalized).length == 1 ? "rows of one element" : nullptr;
 }
 
-const char* forward_supports(const mt_args_native_layer_norm& args) {
+const char* layer_norm_forward_supports(const mt_args_native_layer_norm& args) {
   return reason(args.input, {args.weight, args.bias}, args.normalized_shape);
 }
 
-void forward(mt_ctx& ctx, const mt_args_native_layer_norm& args) {
+void run_layer_norm_forward(mt_ctx& ctx, const mt_args_native_layer_norm& args) {
   const TensorView input = args.input, weight = args.weight, bias = args.bias;
   const Rows rows(input, args.normalized_shape);
   const float eps = static_cast<float>(args.eps);
@@ -66,7 +66,7 @@ void forward(mt_ctx& ctx, const mt_args_native_layer_norm& args) {
   for (int64_t i = 0; i < rows.count; ++i) variance[i] = 1.0f / std::sqrt(variance[i] + eps);
 }
 
-const char* backward_supports(const mt_args_native_layer_norm_backward& args) {
+const char* layer_norm_backward_supports(const mt_args_native_layer_norm_backward& args) {
   if (const char* why = Gradients(args).reason()) return why;
   for (const mt_tensor* operand : {args.grad_out, args.mean, args.rstd}) {
     if (const char* why = float_type_reason(operand->dl.dtype)) return why;
@@ -74,7 +74,7 @@ const char* backward_supports(const mt_args_native_layer_norm_backward& args) {
   return reason(args.input, {args.weight}, args.normalized_shape);
 }
 
-void backward(mt_ctx& ctx, const mt_args_native_layer_norm_backward& args) {
+void run_layer_norm_backward(mt_ctx& ctx, const mt_args_native_layer_norm_backward& args) {
   const TensorView input = args.input;
   const Rows rows(input, args.normalized_shape);
   const Gradients gradients(args);
@@ -97,17 +97,18 @@ void backward(mt_ctx& ctx, const mt_args_native_layer_norm_backward& args) {
 
 // For smaller inputs the overhead around oneDNN's kernel outweighs it.
 template <class Args>
-bool pays(const Args& args) {
+bool layer_norm_pays(const Args& args) {
   return TensorView(args.input).numel() >= 1 << 15;
 }
 
 }  // namespace
 
 void register_layer_norm(KernelEntries& kernels) {
-  add_halves<mt_args_native_layer_norm, &forward, &forward_supports,
-             &pays<mt_args_native_layer_norm>>(kernels, 0);
-  add_halves<mt_args_native_layer_norm_backward, &backward, &backward_supports,
-             &pays<mt_args_native_layer_norm_backward>>(kernels, 0);
+  add_halves<mt_args_native_layer_norm, &run_layer_norm_forward, &layer_norm_forward_supports,
+             &layer_norm_pays<mt_args_native_layer_norm>>(kernels, 0);
+  add_halves<mt_args_native_layer_norm_backward, &run_layer_norm_backward,
+             &layer_norm_backward_supports, &layer_norm_pays<mt_args_native_layer_norm_backward>>(
+      kernels, 0);
 }
 
 }  // namespace mytorch::onednn

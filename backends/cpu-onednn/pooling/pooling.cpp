@@ -78,11 +78,11 @@ Key key(uint64_t kind, const Args& args, const mt_tensor* large, const mt_tensor
   return key;
 }
 
-const char* forward_supports(const mt_args_avg_pool2d& args) {
+const char* pool_forward_supports(const mt_args_avg_pool2d& args) {
   return reason(args, args.self, args.out);
 }
 
-void forward(mt_ctx& ctx, const mt_args_avg_pool2d& args) {
+void pool_forward(mt_ctx& ctx, const mt_args_avg_pool2d& args) {
   const TensorView self = args.self, out = args.out;
   run(ctx, key(MT_HASH_avg_pool2d, args, args.self, args.out), {self, out}, [&] {
     const Desc from = describe_planes(self), to = describe_planes(out);
@@ -94,11 +94,11 @@ void forward(mt_ctx& ctx, const mt_args_avg_pool2d& args) {
   });
 }
 
-const char* backward_supports(const mt_args_avg_pool2d_backward& args) {
+const char* pool_backward_supports(const mt_args_avg_pool2d_backward& args) {
   return reason(args, args.out, args.grad_output);
 }
 
-void backward(mt_ctx& ctx, const mt_args_avg_pool2d_backward& args) {
+void pool_backward(mt_ctx& ctx, const mt_args_avg_pool2d_backward& args) {
   const TensorView grad = args.grad_output, out = args.out;
   run(ctx, key(MT_HASH_avg_pool2d_backward, args, args.out, args.grad_output), {grad, out}, [&] {
     const Desc from = describe_planes(grad), to = describe_planes(out);
@@ -114,14 +114,14 @@ void backward(mt_ctx& ctx, const mt_args_avg_pool2d_backward& args) {
 // results that vectors along them are mostly empty.
 bool is_large(const TensorView& input) { return input.numel() >= 1 << 14; }
 
-bool forward_pays(const mt_args_avg_pool2d& args) {
+bool pool_forward_pays(const mt_args_avg_pool2d& args) {
   const TensorView self = args.self;
   if (!is_large(self)) return false;
   if (!self.is_contiguous()) return true;
   const Windows w = windows(args, self, args.out);
   return w.kernel[0] * w.kernel[1] >= 49;
 }
-bool backward_pays(const mt_args_avg_pool2d_backward& args) {
+bool pool_backward_pays(const mt_args_avg_pool2d_backward& args) {
   const TensorView out = args.out;
   return is_large(out) && !out.is_contiguous();
 }
@@ -129,10 +129,10 @@ bool backward_pays(const mt_args_avg_pool2d_backward& args) {
 }  // namespace
 
 void register_pooling(KernelEntries& kernels) {
-  add_halves<mt_args_avg_pool2d, &forward, &forward_supports, &forward_pays>(kernels,
-                                                                             MT_TAKES_STRIDED);
-  add_halves<mt_args_avg_pool2d_backward, &backward, &backward_supports, &backward_pays>(
+  add_halves<mt_args_avg_pool2d, &pool_forward, &pool_forward_supports, &pool_forward_pays>(
       kernels, MT_TAKES_STRIDED);
+  add_halves<mt_args_avg_pool2d_backward, &pool_backward, &pool_backward_supports,
+             &pool_backward_pays>(kernels, MT_TAKES_STRIDED);
 }
 
 }  // namespace mytorch::onednn
