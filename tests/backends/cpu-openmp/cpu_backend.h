@@ -14,6 +14,11 @@ extern "C" int mytorch_cpu_openmp_init(const mt_host*, mt_backend*);
 
 namespace mytorch::testing {
 
+// What converts elements of every dtype is compiled once, in primitives.cpp.
+extern template std::vector<double> TestTensor::values<double>() const;
+extern template std::vector<float> TestTensor::values<float>() const;
+extern template std::vector<int64_t> TestTensor::values<int64_t>() const;
+
 inline const mt_backend& cpu() { return loaded<mytorch_cpu_openmp_init>(); }
 
 template <class Args>
@@ -42,11 +47,7 @@ inline std::string dtype_pair_case(
 }
 
 // A tensor of a dtype known at run time, from doubles.
-inline TestTensor tensor_of(mt_dtype dtype, Shape shape, const std::vector<double>& values) {
-  return sdk::visit_dtype(dtype, [&](auto tag) {
-    return TestTensor::of<typename decltype(tag)::type, double>(std::move(shape), values);
-  });
-}
+TestTensor tensor_of(mt_dtype dtype, Shape shape, const std::vector<double>& values);
 
 // Sets the flag that the framework sets on contiguous tensors, which enables the kernels' fast
 // paths.
@@ -57,17 +58,6 @@ inline TestTensor contiguous(TestTensor tensor) {
 
 // Returns values that every dtype except bool represents: small, and of both signs if the dtype is
 // signed.
-inline std::vector<double> small_values(int64_t n, mt_dtype dtype, int seed = 1) {
-  std::vector<double> values(static_cast<size_t>(n));
-  uint32_t state = static_cast<uint32_t>(seed) * 2654435761u + 12345u;
-  for (double& value : values) {
-    state = state * 1664525u + 1013904223u;
-    value = static_cast<double>(state >> 24) / 8 - 16;
-    if (!sdk::is_floating(dtype)) value = static_cast<double>(static_cast<int>(value));
-    if (dtype.code == MT_UINT || dtype.code == MT_BOOL) value = value < 0 ? -value : value;
-    if (dtype.code == MT_BOOL) value = static_cast<int>(value) % 2;
-  }
-  return values;
-}
+std::vector<double> small_values(int64_t n, mt_dtype dtype, int seed = 1);
 
 }  // namespace mytorch::testing

@@ -140,7 +140,7 @@ Made random_expression(Random& random, int operations) {
 TEST(MachineCode, RandomExpressions) {
   if (!makes_machine_code()) GTEST_SKIP() << "this processor or build makes no machine code";
   const uint32_t seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   constexpr float kSpecial[] = {NAN, INFINITY, -INFINITY, 0, -0.0f, 1e-40f};
   constexpr char kUntouched = 77;

@@ -227,7 +227,7 @@ std::vector<char> inputs(int type) {
   return bytes;
 }
 
-class SimdConvert : public testing::TestWithParam<std::tuple<int64_t, int, int>> {
+class SimdConvert : public ::testing::TestWithParam<std::tuple<int64_t, int, int>> {
  protected:
   void SetUp() override { hwy::SetSupportedTargetsForTest(std::get<0>(GetParam())); }
   void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
@@ -237,15 +237,15 @@ class SimdConvert : public testing::TestWithParam<std::tuple<int64_t, int, int>>
   const size_t in_size = kTypes[from].bits / 8;
   const size_t out_size = kTypes[to].bits / 8;
 };
-INSTANTIATE_TEST_SUITE_P(Targets, SimdConvert,
-                         testing::Combine(testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
-                                          testing::Range(int{kBool}, kF64 + 1),
-                                          testing::Range(int{kBool}, kF64 + 1)),
-                         [](const auto& info) {
-                           return std::string(hwy::TargetName(std::get<0>(info.param))) + "_" +
-                                  kNames[std::get<1>(info.param)] + "_to_" +
-                                  kNames[std::get<2>(info.param)];
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Targets, SimdConvert,
+    ::testing::Combine(::testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
+                       ::testing::Range(int{kBool}, kF64 + 1),
+                       ::testing::Range(int{kBool}, kF64 + 1)),
+    [](const auto& info) {
+      return std::string(hwy::TargetName(std::get<0>(info.param))) + "_" +
+             kNames[std::get<1>(info.param)] + "_to_" + kNames[std::get<2>(info.param)];
+    });
 
 TEST_P(SimdConvert, AgreesWithTheScalarReference) {
   const std::vector<char> in = inputs(from);

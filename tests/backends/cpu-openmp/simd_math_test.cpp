@@ -206,9 +206,11 @@ std::vector<T> Inputs(size_t count) {
   return x;
 }
 
-template <typename T, typename Reference>
-void ExpectAccurate(const char* name, void (*run)(const T*, T*, size_t), Reference reference,
-                    double limit) {
+template <typename T>
+using Wider = std::conditional_t<sizeof(T) == 4, double, long double>;
+template <typename T>
+void ExpectAccurate(const char* name, void (*run)(const T*, T*, size_t),
+                    Wider<T> (*reference)(Wider<T>), double limit) {
   const std::vector<T> x = Inputs<T>(sizeof(T) == 4 ? 400000 : 100000);
   std::vector<T> y(x.size());
   run(x.data(), y.data(), x.size());
@@ -222,7 +224,7 @@ void ExpectAccurate(const char* name, void (*run)(const T*, T*, size_t), Referen
                           << reference(x[at]);
 }
 
-class SimdMath : public testing::TestWithParam<int64_t> {
+class SimdMath : public ::testing::TestWithParam<int64_t> {
  protected:
   void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam()); }
   void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
@@ -411,7 +413,8 @@ TEST_P(SimdMath, ResultsStayInTheRangeOfTheFunction) {
   check("sigmoid", 0, 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, SimdMath, testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
+INSTANTIATE_TEST_SUITE_P(Targets, SimdMath,
+                         ::testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
                          [](const auto& info) { return hwy::TargetName(info.param); });
 
 }  // namespace

@@ -80,23 +80,7 @@ class TestTensor {
 
   // Row-major, converted to T.
   template <class T>
-  std::vector<T> values() const {
-    std::vector<T> result;
-    const sdk::TensorView v = view();
-    for (int64_t i = 0; i < v.numel(); ++i) {
-      int64_t rest = i;
-      int64_t offset = 0;
-      for (int d = v.ndim() - 1; d >= 0; --d) {
-        offset += rest % v.size(d) * v.stride(d);
-        rest /= v.size(d);
-      }
-      result.push_back(sdk::visit_dtype(v.dtype(), [&](auto tag) {
-        using E = typename decltype(tag)::type;
-        return sdk::convert<T>(v.data<E>()[offset]);
-      }));
-    }
-    return result;
-  }
+  std::vector<T> values() const;
 
  private:
   struct State {
@@ -121,6 +105,26 @@ class TestTensor {
   std::shared_ptr<std::vector<char>> bytes_;
   std::shared_ptr<State> state_;
 };
+
+// Outside of the class, so that a program of many files can instantiate it in one of them.
+template <class T>
+std::vector<T> TestTensor::values() const {
+  std::vector<T> result;
+  const sdk::TensorView v = view();
+  for (int64_t i = 0; i < v.numel(); ++i) {
+    int64_t rest = i;
+    int64_t offset = 0;
+    for (int d = v.ndim() - 1; d >= 0; --d) {
+      offset += rest % v.size(d) * v.stride(d);
+      rest /= v.size(d);
+    }
+    result.push_back(sdk::visit_dtype(v.dtype(), [&](auto tag) {
+      using E = typename decltype(tag)::type;
+      return sdk::convert<T>(v.data<E>()[offset]);
+    }));
+  }
+  return result;
+}
 
 // A context that records the last error and the created outputs. With threads > 1, loops are cut
 // into pieces of `grain`, which run one after another, from the last to the first.
