@@ -21,9 +21,13 @@ namespace {
 const char* pinned() { return std::getenv("MYTORCH_CPU"); }
 
 const char* describe(void* /*self*/) {
-  static const std::string text = std::string("vector code for ") + simd::instruction_set() +
-                                  (simd::has_bfloat16_pairs() ? " with BF16" : "") +
-                                  (pinned() != nullptr ? ", pinned by MYTORCH_CPU" : "");
+  static const std::string text = [] {
+    const std::string left_out = simd::sets_left_out();
+    return std::string("vector code for ") + simd::instruction_set() +
+           (simd::has_bfloat16_pairs() ? " with BF16" : "") +
+           (pinned() != nullptr ? ", pinned by MYTORCH_CPU" : "") +
+           (left_out.empty() ? "" : ", compiled without " + left_out);
+  }();
   return text.c_str();
 }
 

@@ -49,7 +49,7 @@ need_compiler() {
 }
 
 # build PRESET [cmake options] -- [targets]: configures once, and again when `need` has installed a package that
-# was missing before; builds the targets.
+# was missing before, or when build_to_run has left out instruction sets; builds the targets.
 build() {
   local preset=$1 options=() targets=()
   shift
@@ -57,7 +57,8 @@ build() {
   [ $# -gt 0 ] && shift
   targets=("$@")
   say "building $preset"
-  if [ ! -f "build/$preset/build.ninja" ] || [ "${#options[@]}" -gt 0 ] || [ -n "${found_more:-}" ]; then
+  if [ ! -f "build/$preset/build.ninja" ] || [ "${#options[@]}" -gt 0 ] || [ -n "${found_more:-}" ] ||
+    { [ -z "${to_run:-}" ] && for_this_machine "$preset"; }; then
     cmake --preset "$preset" "${options[@]}" >"build-$preset.log" 2>&1 || {
       cat "build-$preset.log" >&2
       return 1
@@ -65,4 +66,17 @@ build() {
     rm -f "build-$preset.log"
   fi
   cmake --build "build/$preset" ${targets[@]:+--target "${targets[@]}"} -- --quiet
+}
+
+for_this_machine() { grep -qs '^MYTORCH_CPU_SETS:.*=native$' "build/$1/CMakeCache.txt"; }
+
+# build_to_run PRESET TARGETS: builds programs to run on this machine. Unless the folder has a complete build, the CPU
+# backend is compiled for this processor alone, which takes a quarter less time.
+build_to_run() {
+  local preset=$1 to_run=yes options=()
+  shift
+  if [ ! -f "build/$preset/build.ninja" ] || { [ -n "${found_more:-}" ] && for_this_machine "$preset"; }; then
+    options=(-DMYTORCH_CPU_SETS=native)
+  fi
+  build "$preset" "${options[@]}" -- "$@"
 }

@@ -44,15 +44,28 @@ int64_t target_named(std::string_view name) {
                                        ": expected avx2, avx3, avx3_bf16 or plain");
 }
 
+constexpr bool compiled_for(int64_t target) { return (HWY_TARGETS & target) != 0; }
+
 }  // namespace
+
+std::string sets_left_out() {
+#if defined(__x86_64__)
+  constexpr bool avx3 = compiled_for(HWY_AVX3), avx2 = compiled_for(HWY_AVX2);
+  return avx3 && avx2 ? "" : avx3 ? "AVX2" : avx2 ? "AVX3" : "AVX2 and AVX3";
+#else
+  return "";
+#endif
+}
 
 void pin_instruction_set(std::string_view name) {
   const int64_t target = usable() & target_named(name);
   if (target == 0 || (name == "avx3_bf16" && !processor_has_pairs())) {
-    throw sdk::Error(MT_ERROR_UNSUPPORTED, "MYTORCH_CPU=" + std::string(name) +
-                                               ": this processor, or this build, lacks the "
-                                               "instruction set; the best one is " +
-                                               instruction_set());
+    // A build that leaves the set out may run on a processor that has it.
+    const bool built = compiled_for(target_named(name));
+    throw sdk::Error(MT_ERROR_UNSUPPORTED,
+                     "MYTORCH_CPU=" + std::string(name) + ": this " +
+                         (built ? "processor" : "build (CMake's MYTORCH_CPU_SETS)") +
+                         " lacks the instruction set; the best one is " + instruction_set());
   }
   without_pairs = name != "avx3_bf16";
   hwy::DisableTargets(better_than(target));

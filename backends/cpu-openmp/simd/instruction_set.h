@@ -1,6 +1,7 @@
 // The instruction set that the backend's vector code uses.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace mytorch::simd {
@@ -16,6 +17,9 @@ void use_best_instruction_set();
 
 // Returns Highway's name of the set in use, the best one unless one is pinned: "AVX3", "AVX2", ...
 const char* instruction_set();
+
+// Returns the sets that the backend was not compiled for: "" in a complete build, "AVX2", ...
+std::string sets_left_out();
 
 // Whether the set in use is AVX-512 and has products of pairs of bfloat16 (bfloat16-inl.h).
 bool has_bfloat16_pairs();

@@ -45,6 +45,13 @@ TEST(InstructionSet, TheEnvironmentPinsIt) {
   EXPECT_EQ(simd::has_bfloat16_pairs(), pinned == std::string("avx3_bf16"));
 }
 
+TEST(InstructionSet, TheDescriptionNamesTheSetsThatTheBuildLeavesOut) {
+  const std::string left_out = simd::sets_left_out();
+  EXPECT_EQ(description().find(", compiled without " + left_out) != std::string::npos,
+            !left_out.empty())
+      << description();
+}
+
 TEST(InstructionSet, AnUnknownNameIsRefused) {
   EXPECT_THROW(simd::pin_instruction_set("avx9"), sdk::Error);
   EXPECT_THROW(simd::pin_instruction_set(""), sdk::Error);
