@@ -164,7 +164,11 @@ class Checker {
       const bool weighted = std::any_of(all.begin(), all.end(), [&](const Weights& weights) {
         return k < weights.size() && !weights[k].empty();
       });
-      if (weighted) values[k] = read(outputs[k]);
+      if (!weighted) continue;
+      values[k] = read(outputs[k]);
+      if (values[k].size() == all[0][k].size() || all[0][k].empty()) continue;
+      fail(ErrorCode::kShape, "[gradcheck] output ", k, " has ", all[0][k].size(),
+           " elements if gradients are recorded, and ", values[k].size(), " if not");
     }
     return values;
   }

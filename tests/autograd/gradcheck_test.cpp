@@ -47,6 +47,18 @@ TEST(Gradcheck, OnlySomeInputsAndEmptyOnes) {
   EXPECT_EQ(gradcheck(f, {empty, zeros({0}, kFloat64)}).message, "");
 }
 
+TEST(Gradcheck, AnOutputHasOneSizeWhetherOrNotItIsRecorded) {
+  const auto f = [](const Tensors& in) {
+    return Tensors{grad_enabled() ? mul(in[0], 2.0) : mytorch::sum(in[0])};
+  };
+  try {
+    gradcheck(f, {leaf({1, 2})});
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kShape);
+  }
+}
+
 template <int kElement>
 struct Wrong : autograd::Function<Wrong<kElement>> {
   static Tensor forward(autograd::FunctionContext* ctx, const Tensor& x) {
