@@ -47,6 +47,8 @@ Tensor sum_to(const Tensor& x, IntList shape) {
 
 Tensor padded_to(const Tensor& x, IntList shape) {
   if (x.sizes() == shape) return x;
+  // An index without elements, and so its gradient, may be larger than `shape` in a dimension.
+  if (x.numel() == 0) return zeros_like_shape(x, shape);
   // A tensor of 0 dimensions counts as one of a single element.
   if (shape.empty()) return padded_to(x, {1}).reshape({});
   Tensor padded = x.dim() == 0 ? x.reshape({1}) : x;
