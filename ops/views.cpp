@@ -10,6 +10,24 @@
 #include "ops/gradients.h"
 
 namespace mytorch {
+namespace {
+
+// Returns the shape of the windows of `unfold`.
+Dims unfolded_sizes(IntList sizes, int64_t dim, int64_t size, int64_t step, const char* op) {
+  const int64_t ndim = static_cast<int64_t>(sizes.size());
+  dim = wrap_dim(dim, ndim, op);
+  const int64_t length = ndim == 0 ? 1 : sizes[dim];
+  check_shape(size >= 0 && size <= length, op, "windows of ", size,
+              " elements do not fit dimension ", dim, " of shape ", sizes);
+  check_value(step > 0, op, "step ", step, " is not positive");
+  Dims found = to_dims(sizes);
+  if (ndim != 0) found[dim] = (length - size) / step + 1;
+  found.push_back(size);
+  return found;
+}
+
+}  // namespace
+
 namespace views {
 namespace {
 
@@ -188,21 +206,15 @@ ViewSpec diagonal(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2
 }
 
 ViewSpec unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t step) {
-  dimension = wrap_dim(dimension, self.dim(), "unfold");
-  const int64_t length = self.dim() == 0 ? 1 : self.sizes()[dimension];
-  check_shape(size >= 0 && size <= length, "unfold", "windows of ", size,
-              " elements do not fit dimension ", dimension, " of shape ", self.sizes());
-  check_value(step > 0, "unfold", "step ", step, " is not positive");
   ViewSpec spec = same(self);
+  spec.sizes = unfolded_sizes(self.sizes(), dimension, size, step, "unfold");
   if (self.dim() == 0) {
-    spec.sizes.push_back(size);
     spec.strides.push_back(1);
     return spec;
   }
+  dimension = wrap_dim(dimension, self.dim(), "unfold");
   const int64_t stride = spec.strides[dimension];
-  spec.sizes[dimension] = (length - size) / step + 1;
   if (spec.sizes[dimension] > 1) spec.strides[dimension] = stride * step;
-  spec.sizes.push_back(size);
   spec.strides.push_back(stride);
   return spec;
 }
@@ -290,14 +302,16 @@ Tensor diagonal_backward(const Tensor& grad_output, IntList input_sizes, int64_t
 
 Tensor unfold_backward(const Tensor& grad_in, IntList input_sizes, int64_t dim, int64_t size,
                        int64_t step) {
+  const char* op = "unfold_backward";
   const int64_t ndim = static_cast<int64_t>(input_sizes.size());
+  const Dims expected = unfolded_sizes(input_sizes, dim, size, step, op);
+  check_shape(grad_in.sizes() == as_list(expected), op, "grad_in has shape ", grad_in.sizes(),
+              ": windows of ", size, " elements at a distance of ", step, " in dimension ", dim,
+              " of input_sizes ", input_sizes, " have ", as_list(expected));
   if (ndim == 0)
     return size == 0 ? grads::zeros_like_shape(grad_in, input_sizes)
                      : grad_in.reshape(IntList()).clone();
-  const char* op = "unfold_backward";
   dim = wrap_dim(dim, ndim, op);
-  check_shape(grad_in.dim() == ndim + 1, op, "grad_in has shape ", grad_in.sizes(),
-              ": unfolding gives one dimension more than input_sizes ", input_sizes);
   // Element e of window w is at w * step + e.
   const int64_t windows = grad_in.sizes()[dim];
   const Tensor first = mytorch::arange(0, checked(Wide{windows} * step, op, "the size"), step,
