@@ -286,9 +286,16 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const Tensor& bias
 
 // ---- moves ----
 
+// With a tensor of 0 dimensions, which counts as one of 1 dimension.
+static void check_vector(const Tensor& x, const char* name, const char* op) {
+  check_shape(x.dim() <= 1, op, name, " has shape ", x.sizes(),
+              ": it must have as many dimensions as self, which has none");
+}
+
 Tensor gather(const Tensor& self, int64_t dim, const Tensor& index) {
   const int64_t at = wrap_dim(dim, self.dim(), "gather");
   if (self.dim() == 0) {
+    check_vector(index, "index", "gather");
     return mytorch::reshape(
         mytorch::gather(mytorch::unsqueeze(self, 0), 0, mytorch::reshape(index, {-1})),
         index.sizes());
@@ -300,6 +307,8 @@ Tensor scatter(const Tensor& self, int64_t dim, const Tensor& index, const Tenso
   const int64_t at = wrap_dim(dim, self.dim(), "scatter");
   check_same_type(self, "self", src, "src", "scatter");
   if (self.dim() == 0) {
+    check_vector(index, "index", "scatter");
+    check_vector(src, "src", "scatter");
     const Tensor row = mytorch::scatter(mytorch::unsqueeze(self, 0), 0,
                                         mytorch::reshape(index, {-1}), mytorch::reshape(src, {-1}));
     return mytorch::squeeze(row, 0);
@@ -311,6 +320,8 @@ Tensor scatter_add(const Tensor& self, int64_t dim, const Tensor& index, const T
   const int64_t at = wrap_dim(dim, self.dim(), "scatter_add");
   check_same_type(self, "self", src, "src", "scatter_add");
   if (self.dim() == 0) {
+    check_vector(index, "index", "scatter_add");
+    check_vector(src, "src", "scatter_add");
     const Tensor row = mytorch::scatter_add(
         mytorch::unsqueeze(self, 0), 0, mytorch::reshape(index, {-1}), mytorch::reshape(src, {-1}));
     return mytorch::squeeze(row, 0);
