@@ -5,6 +5,7 @@
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/arange.h"
 #include "mytorch/ops/cat.h"
+#include "mytorch/ops/conj.h"
 #include "mytorch/ops/div.h"
 #include "mytorch/ops/full.h"
 #include "mytorch/ops/full_like.h"
@@ -111,10 +112,11 @@ Tensors<2> gradients_of(const Tensor& grad, const Tensor& self, int64_t dim, con
     const Tensor zeros =
         mytorch::scatter_add(keep(self_zero.to(kInt64)), dim, index, src_zero.to(kInt64));
     const Tensor x = mytorch::where(self_zero, 1, self), y = mytorch::where(src_zero, 1, own);
-    const Tensor product = grad * mytorch::scatter_reduce(x, dim, index, y, "prod", include_self);
+    const Tensor product =
+        grad * mytorch::conj(mytorch::scatter_reduce(x, dim, index, y, "prod", include_self));
     const auto share = [](const Tensor& all, const Tensor& count, const Tensor& zero,
                           const Tensor& x) {
-      return mytorch::where(count == zero.to(kInt64), all / x, 0);
+      return mytorch::where(count == zero.to(kInt64), all / mytorch::conj(x), 0);
     };
     return {keep(share(product, zeros, self_zero, x)),
             share(spread(product), spread(zeros), src_zero, y)};
