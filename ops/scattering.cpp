@@ -156,6 +156,8 @@ Tensor scatter_reduce_two(const Tensor& self, int64_t dim, const Tensor& index, 
   check_value(reduce == "sum" || reduce == "prod" || reduce == "mean" || reduce == "amax" ||
                   reduce == "amin",
               op, "reduce '", reduce, "' is none of 'sum', 'prod', 'mean', 'amax' and 'amin'");
+  check_type(!self.is_complex() || (reduce != "amax" && reduce != "amin"), op, "self is ",
+             self.dtype(), ", and complex numbers have no order for '", reduce, "'");
   dim = wrap_dim(dim, self.dim(), op);
   check_operands(self, dim, index, src, op);
   if (index.numel() == 0) return self.clone();
