@@ -574,24 +574,26 @@ Tensors<2> lstsq_backward(const Tensor* grads, const Tensor& a, const Tensor& b,
   const bool vector = b.dim() == 1 || solution.dim() < std::max(a.dim(), b.dim());
   const auto as_matrix = [&](const Tensor& x) { return vector ? x.unsqueeze(-1) : x; };
   Tensor of_a, of_b;
+  // The singular values belong to the matrices of `a`, the other results to a common batch.
+  const auto add_to_a = [&](const Tensor& part) { of_a = sum_of(of_a, sum_to(part, a.sizes())); };
   if (grads[0].defined()) {
     const Tensor inverse = mytorch::linalg_pinv(a, std::nullopt, rcond, false);
     const Tensor g = as_matrix(grads[0]);
-    if (wanted[0]) of_a = pinv_gradient(product_of(g, mytorch::mH(as_matrix(b))), inverse, a);
+    if (wanted[0]) add_to_a(pinv_gradient(product_of(g, mytorch::mH(as_matrix(b))), inverse, a));
     if (wanted[1]) of_b = product_of(mytorch::mH(inverse), g);
   }
   if (grads[1].defined() && grads[1].numel() != 0) {
     const Tensor x = as_matrix(solution);
     const Tensor g = (product_of(a, x) - as_matrix(b)) * (2.0 * grads[1].unsqueeze(-2));
-    if (wanted[0]) of_a = sum_of(of_a, product_of(g, mytorch::mH(x)));
+    if (wanted[0]) add_to_a(product_of(g, mytorch::mH(x)));
     if (wanted[1]) of_b = sum_of(of_b, -g);
   }
   if (grads[3].defined() && grads[3].numel() != 0 && wanted[0]) {
     const auto [u, s, vh] = mytorch::linalg_svd_forward(a, false, true);
-    of_a = sum_of(of_a, product_of(u * grads[3].unsqueeze(-2), vh));
+    add_to_a(product_of(u * grads[3].unsqueeze(-2), vh));
   }
   Tensors<2> found;
-  if (of_a.defined()) std::get<0>(found) = sum_to(of_a, a.sizes());
+  std::get<0>(found) = of_a;
   if (of_b.defined()) std::get<1>(found) = sum_to(vector ? of_b.squeeze(-1) : of_b, b.sizes());
   return found;
 }
