@@ -393,13 +393,17 @@ Tensors<3> linear_gelu_gradient(const Tensor* grads, const Tensor& input, const 
   Tensors<3> result;
   const bool other = grads[1].defined() && product.numel() != 0;
   if (grads[0].defined()) {
+    const IntList sizes = grads[0].sizes();
     const bool kept = product.numel() != 0 || grads[0].numel() == 0;
-    const Tensor at =
-        (kept ? product : mytorch::linear(input, weight, bias)).view(grads[0].sizes());
+    // The product of two vectors has no last dimension.
+    const Dims rows = sizes.empty() ? Dims(1, 1) : to_dims(sizes);
+    const Tensor at = (kept ? product : mytorch::linear(input, weight, bias)).view(as_list(rows));
     const bool sums = wanted[2] && !other && weight.dim() == 2;
     Tensor of_bias;
     std::tie(grad, of_bias) =
-        mytorch::linear_gelu_backward(grads[0], at, approximate, {1, int64_t{sums}});
+        mytorch::linear_gelu_backward(sizes.empty() ? grads[0].reshape(as_list(rows)) : grads[0],
+                                      at, approximate, {1, int64_t{sums}});
+    if (sizes.empty()) grad = grad.reshape(sizes);
     if (sums) std::get<2>(result) = of_bias.reshape(bias.sizes());
   }
   if (other) grad = grad.defined() ? grad + grads[1] : grads[1];
