@@ -193,8 +193,8 @@ Tensor loss_of_probabilities(const Tensor& self, const Tensor& target, const Ten
 Tensor kl_div(const Tensor& self, const Tensor& target, Str reduction, bool log_target) {
   const Tensor terms = kl_div_terms(self, target, log_target);
   if (reduction != "batchmean") return reduced(terms, reduction, "kl_div");
-  check_shape(terms.dim() != 0, "kl_div", "\"batchmean\" of a 0-dim input");
-  return terms.sum() / self.size(0);
+  // As in ATen, an input of 0 dimensions has no batch.
+  return self.dim() == 0 ? terms.sum() : terms.sum() / self.size(0);
 }
 
 Tensors<2> nll_loss_forward(const Tensor& self, const Tensor& target, const Tensor& weight,
