@@ -148,6 +148,8 @@ TensorSpec cross_entropy_backward(const Tensor& grad_output, const Tensor& self,
               "cross_entropy_backward", "grad_output has shape ", grad_output.sizes(), ", log_sum ",
               log_sum.sizes(), " and total_weight ", total_weight.sizes(), ", expected ", expected,
               ", ", target.sizes(), " and ()");
+  check_shape(self.numel() != 0 || target.numel() == 0, "cross_entropy_backward", "self, of shape ",
+              self.sizes(), ", has no classes");
   return like(self, to_dims(self.sizes()));
 }
 
