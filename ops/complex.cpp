@@ -401,7 +401,10 @@ Tensor var(const Tensor& self, OptionalIntList dim, const Scalar& correction, bo
 }
 
 Tensor std(const Tensor& self, OptionalIntList dim, const Scalar& correction, bool keepdim) {
-  return mytorch::sqrt(parts::var(self, dim, correction, keepdim));
+  const Tensor variance = parts::var(self, dim, correction, keepdim);
+  // The gradient of the root of 0 counts as 0, not NaN.
+  const Tensor zero = mytorch::eq(variance, 0);
+  return mytorch::where(zero, 0.0, mytorch::sqrt(mytorch::where(zero, 1.0, variance)));
 }
 
 Tensors<2> var_mean(const Tensor& self, OptionalIntList dim, const Scalar& correction,
