@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 
+#include "core/types/broadcast.h"
 #include "core/types/errors.h"
 #include "dispatcher/choice/complex.h"
 #include "dispatcher/choice/observe.h"
@@ -245,6 +246,22 @@ std::vector<Tensor> fold(const mt_program& p, const Tensor& x, const Dims2& d, i
        " needs a kernel: it is not made of other operators");
 }
 
+// Returns the shape of a pointwise call's results.
+Dims pointwise_sizes(const OpInfo& op, const void* args) {
+  Dims sizes;
+  for_each_input(op, args, [&](const mt_tensor* t, const ArgInfo&) {
+    sizes = broadcast_shapes(as_list(sizes), IntList(t->dl.shape, static_cast<size_t>(t->dl.ndim)),
+                             op.base);
+  });
+  return sizes;
+}
+
+// An output of a program need not depend on all operands, but has the shape to which all broadcast.
+Tensor expanded(const Tensor& x, IntList sizes) {
+  if (x.sizes() == sizes) return x;
+  return call_one("contiguous", {call_one("expand", {x, sizes})});
+}
+
 }  // namespace
 
 std::vector<Tensor> decompose(const OpInfo& op, const void* args, const bool* wanted) {
@@ -258,11 +275,13 @@ std::vector<Tensor> decompose(const OpInfo& op, const void* args, const bool* wa
     run.set_states(fold(p, x, d, count), count);
   }
   const ScalarType type = from_abi(header(args).compute);
+  const Dims sizes = p.fold == nullptr ? pointwise_sizes(op, args) : Dims();
   std::vector<Tensor> results(p.num_outputs);
   for (int i = 0; i < p.num_outputs; ++i) {
     if (wanted != nullptr && !wanted[i]) continue;
     const mt_node& node = p.nodes[p.outputs[i].node];
     results[i] = run.tensor(p.outputs[i].node);
+    if (p.fold == nullptr) results[i] = expanded(results[i], as_list(sizes));
     if (node.type != MT_TYPE_COMPUTE) continue;
     results[i] =
         type == kBool ? call_one("ne", {results[i], int64_t{0}})
