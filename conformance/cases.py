@@ -39,7 +39,7 @@ KEYS = {
     "matrix",
     "finite",
 }
-CASE_KEYS = {"op", "args", "error", "large"}
+CASE_KEYS = {"op", "args", "error", "large", "edges"}
 COMBINATIONS = 6  # the most informative combinations of non-tensor arguments, which get a few cases each
 
 

@@ -57,11 +57,13 @@ OpRecord record(const Json& json) {
   op.backward_stable = json.at("backward_stable");
   op.non_finite_spreads = json.at("non_finite_spreads");
   const auto none = json.at("grad").at("no_grad").get<std::set<std::string>>();
+  const auto with_formula = json.at("grad").at("args").get<std::set<std::string>>();
   for (const Json& a : json.at("args")) {
     OpArg arg{a.at("name"), a.at("type"), a.at("written"), false, a.at("required")};
     const auto type = op.types.find(arg.name);
     arg.differentiable = arg.is_tensor() && op.differentiable() && !none.contains(arg.name) &&
-                         (type == op.types.end() || type->second == "same");
+                         (type == op.types.end() || type->second == "same" ||
+                          (type->second == "any" && with_formula.contains(arg.name)));
     op.args.push_back(arg);
   }
   for (const Json& result : json.at("results")) op.result_names.push_back(result.at("name"));

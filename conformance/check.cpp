@@ -8,6 +8,7 @@
 #include "conformance/answer.h"
 #include "conformance/compare.h"
 #include "conformance/custom.h"
+#include "conformance/edges.h"
 #include "conformance/elements.h"
 #include "conformance/stress.h"
 #include "core/runtime/device_registry.h"
@@ -93,6 +94,8 @@ class Checker {
   // The same for the cases of stress.h.
   bool run_stress_case(const Case& c);
   bool run_custom_case(const Case& c, const Fail& fail);
+  // The same for the cases of edges.h.
+  bool run_edge_case(const Case& c, const Fail& fail);
   // `nearby` computes the reference's answers at operands with rounding errors, for operators that
   // are `stability: backward`.
   using Nearby = std::function<std::vector<Answer>()>;
@@ -112,6 +115,7 @@ class Checker {
   Device device_;
   Report report_;
   Outcome outcome_;      // of the running case
+  Defined defined_;      // of the running operator: see check_edge()
   std::string refusal_;  // the last error with which a plug-in's operator refused a sample
 };
 
@@ -313,6 +317,29 @@ bool Checker::run_stress_case(const Case& given) {
   return true;
 }
 
+bool Checker::run_edge_case(const Case& c, const Fail& fail) {
+  std::optional<Arguments> reference_arguments;
+  try {
+    reference_arguments = make_arguments(c, options_.seed, kCPU, c.dtype);
+  } catch (const std::exception&) {
+    return false;  // the sample's other keys do not fit these shapes
+  }
+  const Answer expected = run_reference(c, *reference_arguments);
+  if (expected.is_refusal() || expected.error == ErrorCode::kUnsupported) return false;
+  if (expected.error.has_value()) fail("reference", "failed: " + expected.message);
+  std::optional<Prefer> pin;
+  if (!options_.backend.empty()) pin.emplace(options_.device, options_.backend);
+  const Ways before = ways_taken(c.op->name);
+  const Arguments arguments = make_arguments(c, options_.seed, device_, c.dtype);
+  const Answer found = run(c, arguments);
+  outcome_.route = route_of(*c.op, before, ways_taken(c.op->name));
+  outcome_.missing = is_missing(options_, found);
+  if (outcome_.missing) return true;
+  compare(c, *reference_arguments, found, expected, {is_random_bits(*c.op), 1}, "functional", fail);
+  if (found.error.has_value()) return true;
+  return check_edge(c, options_.seed, device_, options_.gradients, &defined_, fail);
+}
+
 bool Checker::run_custom_case(const Case& c, const Fail& fail) {
   std::optional<Prefer> pin;
   if (!options_.backend.empty()) pin.emplace(options_.device, options_.backend);
@@ -327,15 +354,22 @@ void Checker::run_op(const OpRecord& op) {
   bool any = false;                                  // whether any case ran
   std::map<const Json*, std::pair<int, int>> taken;  // by sample: types that ran, types refused
   std::map<const Json*, Case> example;
-  std::map<int, int> kinds;  // with `quick`: kinds of types that were tried
-  std::vector<Case> cases = cases_of(op);
-  for (Case& c : stress_cases(op, static_cast<int>(cases.size()))) cases.push_back(std::move(c));
+  std::map<int, int> kinds;          // with `quick`: kinds of types that were tried
+  std::map<std::string, int> edges;  // with `quick`: tries until one is accepted
+  constexpr int kEdgeTries = 12;
+  defined_.clear();
+  std::vector<Case> cases = options_.edges ? edge_cases(op) : cases_of(op);
+  if (!options_.edges) {
+    for (Case& c : stress_cases(op, static_cast<int>(cases.size()))) cases.push_back(std::move(c));
+  }
   for (const Case& c : cases) {
     if (options_.number >= 0 && c.number != options_.number) continue;
     if (!options_.dtype.empty() && options_.dtype != dtype_name(c.dtype)) continue;
     int* kind_of_case = nullptr;
     if (options_.number < 0 && !options_.stress && is_slow(c)) continue;
-    if (options_.quick) {
+    if (options_.quick && c.kind == Kind::kEdge) {
+      if (c.edge.empty() || edges[c.edge]++ >= kEdgeTries) continue;
+    } else if (options_.quick) {
       const int kind = c.kind != Kind::kSample                       ? 5 + static_cast<int>(c.kind)
                        : c.sample->contains("error")                 ? 4
                        : c.dtype == kFloat16 || c.dtype == kBFloat16 ? 3
@@ -355,12 +389,15 @@ void Checker::run_op(const OpRecord& op) {
     };
     bool ran = true;
     try {
-      ran = c.kind != Kind::kSample ? run_stress_case(c)
-            : custom                ? run_custom_case(c, fail)
-                                    : run_case(c, fail);
+      ran = c.kind == Kind::kEdge     ? run_edge_case(c, fail)
+            : c.kind != Kind::kSample ? run_stress_case(c)
+            : custom                  ? run_custom_case(c, fail)
+                                      : run_case(c, fail);
     } catch (const std::exception& error) {
       fail("harness", error.what());
     }
+    if (c.kind == Kind::kEdge && !ran && outcome_.failures.empty()) continue;
+    edges[c.edge] = kEdgeTries;
     outcome_.refused = !ran;
     close();
     any = any || (ran && c.kind == Kind::kSample);

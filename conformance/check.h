@@ -64,6 +64,7 @@ struct Options {
   bool quick = false;  // one case for each operator and kind of type
   bool gradients = true;
   bool stress = false;    // also runs the slow cases of stress.h: large sizes, several threads
+  bool edges = false;     // runs the cases of edges.h instead
   bool compiled = false;  // also runs each case in a compiled function, forward and backward
   bool verbose = false;   // prints a line for each operator
   // Called before and after each case. The number is -1 for an outcome of an operator as a whole.
@@ -108,6 +109,13 @@ bool check_compiled(const Case& c, const Arguments& arguments, const Fail& fail,
 // Checks first and second derivatives against finite differences in float64. Returns false if the
 // case is not suitable for that.
 bool check_gradient(const Case& c, uint64_t seed, Device device, const Fail& fail);
+using Defined = std::map<std::pair<const Json*, std::string>, bool>;
+// The same for a case of edges.h, and that gradients have the shapes of their operands. `defined`
+// says of a sample's operands whether a formula gave a gradient as the sample is: those must have
+// one in every shape. Returns false if no operand has a gradient.
+// Compares with differences only if told.
+bool check_edge(const Case& c, uint64_t seed, Device device, bool differences, Defined* defined,
+                const Fail& fail);
 
 // Compares results and gradients with PyTorch's (conformance/goldens, written by
 // scripts/make-goldens).

@@ -28,18 +28,6 @@ bool has_integers(const OpRecord& op, const OpArg& arg, const Json& spec) {
   return dtype.starts_with("int") || dtype.starts_with("uint");
 }
 
-Sizes shape_of(const Json& spec) {
-  if (spec.contains("shape")) return spec.at("shape").get<Sizes>();
-  Sizes shape;
-  const Json* values = &spec.at("values");
-  while (values->is_array()) {
-    shape.push_back(static_cast<int64_t>(values->size()));
-    if (values->empty()) break;
-    values = &values->front();
-  }
-  return shape;
-}
-
 // Calls f(spec, arg) for each tensor of a sample.
 template <class J, class F>
 void for_each_tensor(const OpRecord& op, J& sample, F f) {
@@ -133,6 +121,18 @@ std::optional<Json> largest(const OpRecord& op, const Json& sample,
 }
 
 }  // namespace
+
+std::vector<int64_t> shape_of(const Json& spec) {
+  if (spec.contains("shape")) return spec.at("shape").get<Sizes>();
+  Sizes shape;
+  const Json* values = &spec.at("values");
+  while (values->is_array()) {
+    shape.push_back(static_cast<int64_t>(values->size()));
+    if (values->empty()) break;
+    values = &values->front();
+  }
+  return shape;
+}
 
 std::vector<int64_t> sizes_of(const OpRecord& op, const Json& sample) {
   std::set<int64_t> sizes;

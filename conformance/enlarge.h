@@ -14,6 +14,9 @@ struct Room {
   int64_t work = 0;      // the product of all sizes that occur, each as often as in one tensor
 };
 
+// Returns the shape of a tensor of a sample.
+std::vector<int64_t> shape_of(const Json& spec);
+
 // Returns the sizes larger than 1 of a sample's tensors, ascending; those of its lists and integers
 // if it has no tensor. Empty if the sample cannot be enlarged, because a tensor is empty.
 std::vector<int64_t> sizes_of(const OpRecord& op, const Json& sample);

@@ -20,6 +20,7 @@ constexpr std::pair<const char*, const char*> kCauses[] = {
     {"gradient alone", "a backward kernel computes another gradient if only some are requested"},
     {"gradcheck", "the gradient formula, or the kernel of the backward operator"},
     {"gradgradcheck", "the gradient of the backward operator"},
+    {"gradient form", "the gradient formula: how it restores the shape of the operand"},
     {"gradient", "the gradient formula, or the kernel of the backward operator"},
     {"golden", "the operator's semantics differ from PyTorch's"},
     {"types", "the operator's `supports` or promotion rule refuses every type"},
@@ -72,6 +73,7 @@ std::string reproducer(const Options& options, const std::string& op, int number
     if (options.device != "cpu") text += " --device " + options.device;
   }
   if (!options.samples.empty()) text += " --samples " + options.samples;
+  if (options.edges) text += " --edges";
   text += " --only " + op + " --seed " + std::to_string(options.seed);
   return number >= 0 ? text + " --case " + std::to_string(number) : text;
 }

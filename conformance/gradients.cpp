@@ -2,15 +2,22 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 
 #include "conformance/check.h"
 #include "conformance/compare.h"
 #include "conformance/elements.h"
+#include "conformance/leaves.h"
+#include "mytorch/autograd.h"
 #include "mytorch/autograd/gradcheck.h"
 #include "mytorch/error.h"
 
 namespace mytorch::conformance {
 namespace {
+
+// The operands and results of an edge case of which differences are computed. Each element takes
+// two calls for first gradients, and two for second ones.
+constexpr int64_t kMostElements = 120;
 
 // Whether a sample has values at which derivatives may not exist.
 bool has_corners(const Json& value) {
@@ -21,41 +28,45 @@ bool has_corners(const Json& value) {
          value.value("dtype", "float").find("float") != std::string::npos;
 }
 
-// Whether the sample excludes a tensor from differentiation.
-bool opts_out(const Json& sample, const std::string& arg, int item) {
-  const Json& spec = sample.at("args").at(arg);
-  const Json& one = item < 0 ? spec : spec.at(item);
-  return one.is_object() && !one.value("grad", true);
+// Returns the elements; both parts of complex ones.
+std::vector<double> numbers_of(const Tensor& tensor) {
+  const bool complex = tensor.is_complex();
+  std::vector<double> numbers;
+  for (const Element& e :
+       elements_of(complex ? call("view_as_real", {tensor})[0].tensor() : tensor)) {
+    numbers.push_back(e.as_double());
+  }
+  return numbers;
 }
 
-// Whether the sample makes symmetric matrices, of which a function may read one triangle.
-bool is_symmetric(const Json& sample, const std::string& arg, int item) {
-  const Json& spec = sample.at("args").at(arg);
-  const Json& one = item < 0 ? spec : spec.at(item);
-  const std::string kind = one.is_object() ? one.value("matrix", "") : "";
-  return kind == "positive" || kind == "symmetric";
+bool all_finite(const std::vector<Tensor>& tensors) {
+  return std::all_of(tensors.begin(), tensors.end(), [](const Tensor& tensor) {
+    if (!tensor.defined()) return true;
+    const std::vector<double> numbers = numbers_of(tensor);
+    return std::all_of(numbers.begin(), numbers.end(), [](double x) { return std::isfinite(x); });
+  });
 }
 
-Tensor symmetric_part(const Tensor& x) {
-  const Tensor mirrored = call("transpose.int", {x, int64_t{-2}, int64_t{-1}})[0].tensor();
-  const Tensor sum = call("add", {x, mirrored})[0].tensor();
-  return call("mul", {sum, Scalar(0.5)})[0].tensor();
+int64_t elements_in(const std::vector<Tensor>& tensors) {
+  int64_t count = 0;
+  for (const Tensor& tensor : tensors) count += tensor.numel();
+  return count;
 }
 
 // Returns the gradients of the sum of all outputs with respect to the leaves marked in `wanted`.
 // The other leaves do not require gradients, so kernels get no output for them.
-std::vector<Tensor> gradients_of(
-    const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& function,
-    const std::vector<Tensor>& leaves, const std::vector<bool>& wanted) {
+std::vector<Tensor> gradients_of(const DifferentiableCall& call_of,
+                                 const std::vector<bool>& wanted) {
   std::vector<Tensor> inputs;
-  for (size_t k = 0; k < leaves.size(); ++k) {
-    inputs.push_back(leaves[k].detach());
+  for (size_t k = 0; k < call_of.leaves.size(); ++k) {
+    inputs.push_back(call_of.leaves[k].detach());
     if (wanted[k]) inputs[k].requires_grad_();
   }
   Tensor total;
-  for (const Tensor& output : function(inputs)) {
+  for (const Tensor& output : call_of.function(inputs)) {
     if (!output.requires_grad()) continue;
-    const Tensor sum = call("sum", {output})[0].tensor();
+    const Tensor parts = output.is_complex() ? call("view_as_real", {output})[0].tensor() : output;
+    const Tensor sum = call("sum", {parts})[0].tensor();
     total = total.defined() ? call("add", {total, sum})[0].tensor() : sum;
   }
   if (total.defined()) total.backward();
@@ -66,30 +77,28 @@ std::vector<Tensor> gradients_of(
 
 // Checks that each gradient is the same whether or not the other ones are requested. Another kernel
 // may compute it then, so sums that cancel may differ by the rounding of terms of about 1.
-void check_each_alone(
-    const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& function,
-    const std::vector<Tensor>& leaves, const Fail& fail) {
-  if (leaves.size() < 2) return;
-  const std::vector<Tensor> together =
-      gradients_of(function, leaves, std::vector<bool>(leaves.size(), true));
-  for (size_t k = 0; k < leaves.size(); ++k) {
-    std::vector<bool> wanted(leaves.size(), false);
+void check_each_alone(const DifferentiableCall& call_of, const Fail& fail) {
+  const size_t count = call_of.leaves.size();
+  if (count < 2) return;
+  const std::vector<Tensor> together = gradients_of(call_of, std::vector<bool>(count, true));
+  for (size_t k = 0; k < count; ++k) {
+    std::vector<bool> wanted(count, false);
     wanted[k] = true;
-    const Tensor alone = gradients_of(function, leaves, wanted)[k];
+    const Tensor alone = gradients_of(call_of, wanted)[k];
     if (alone.defined() != together[k].defined()) {
       fail("gradient alone",
            "the gradient of leaf " + std::to_string(k) +
                " exists only if other gradients are requested, or only if none is");
     } else if (alone.defined()) {
-      const std::vector<Element> one = elements_of(alone);
-      const std::vector<Element> other = elements_of(together[k]);
+      const std::vector<double> one = numbers_of(alone);
+      const std::vector<double> other = numbers_of(together[k]);
       double largest = 0;
-      for (const Element& e : other) {
-        if (std::isfinite(e.as_double())) largest = std::max(largest, std::abs(e.as_double()));
+      for (const double x : other) {
+        if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
       }
       for (size_t i = 0; i < one.size(); ++i) {
-        const double x = one[i].as_double();
-        const double y = other[i].as_double();
+        const double x = one[i];
+        const double y = other[i];
         if (x == y || (std::isnan(x) && std::isnan(y))) continue;
         if (std::abs(x - y) <= 1e-9 * (1 + largest)) continue;
         fail("gradient alone", "element [" + std::to_string(i) + "] of the gradient of leaf " +
@@ -99,6 +108,79 @@ void check_each_alone(
       }
     }
   }
+}
+
+// Compares first derivatives, and second ones if `twice`, with finite differences.
+void check_differences(const DifferentiableCall& call_of, bool twice, const Fail& fail) {
+  for (const bool second : {false, true}) {
+    if (second && !twice) break;
+    const std::string check = second ? "gradgradcheck" : "gradcheck";
+    try {
+      const auto result = second ? autograd::gradgradcheck(call_of.function, call_of.leaves)
+                                 : autograd::gradcheck(call_of.function, call_of.leaves);
+      if (!result) fail(check, result.message);
+    } catch (const Error& error) {
+      fail(check, std::string("failed: ") + error.what());
+    }
+  }
+}
+
+void check_each_alone_or_fail(const DifferentiableCall& call_of, const Fail& fail) {
+  try {
+    check_each_alone(call_of, fail);
+  } catch (const Error& error) {
+    fail("gradient alone", std::string("failed: ") + error.what());
+  }
+}
+
+// Returns those that have a gradient, and the gradients of results from which to start.
+struct Roots {
+  std::vector<Tensor> tensors;
+  std::vector<Tensor> seeds;
+
+  explicit Roots(const std::vector<Tensor>& candidates) {
+    for (const Tensor& t : candidates) {
+      if (!t.defined() || !t.requires_grad()) continue;
+      tensors.push_back(t);
+      seeds.push_back(call("ones_like", {t})[0].tensor().requires_grad_());
+    }
+  }
+};
+
+// Checks that the gradients that exist have the forms of their leaves.
+void check_form(const std::vector<Tensor>& gradients, const std::vector<Tensor>& leaves,
+                const std::string& what, const Fail& fail) {
+  for (size_t k = 0; k < leaves.size(); ++k) {
+    const Tensor& gradient = gradients[k];
+    if (!gradient.defined()) continue;
+    if (gradient.sizes() == leaves[k].sizes() && gradient.dtype() == leaves[k].dtype()) continue;
+    fail("gradient form", "the " + what + " of leaf " + std::to_string(k) + " is " +
+                              shape_text(gradient) + ", the leaf is " + shape_text(leaves[k]));
+  }
+}
+
+// Checks the forms of first and second gradients, also of those without elements, which finite
+// differences cannot compare. Returns the first ones; none if no result has a gradient.
+std::vector<Tensor> check_forms(const OpRecord& op, const DifferentiableCall& call_of,
+                                const Fail& fail) {
+  std::vector<Tensor> gradients;
+  try {
+    const Roots first(call_of.function(call_of.leaves));
+    if (first.tensors.empty()) return {};
+    gradients = autograd::grad(first.tensors, call_of.leaves, first.seeds,
+                               {.create_graph = !op.once_differentiable, .allow_unused = true});
+    check_form(gradients, call_of.leaves, "gradient", fail);
+    if (op.once_differentiable) return gradients;
+    const Roots second(gradients);
+    if (second.tensors.empty()) return gradients;
+    std::vector<Tensor> inputs = call_of.leaves;
+    inputs.insert(inputs.end(), first.seeds.begin(), first.seeds.end());
+    check_form(autograd::grad(second.tensors, inputs, second.seeds, {.allow_unused = true}), inputs,
+               "second gradient", fail);
+  } catch (const Error& error) {
+    fail("gradient form", std::string("failed: ") + error.what());
+  }
+  return gradients;
 }
 
 }  // namespace
@@ -114,91 +196,38 @@ bool check_gradient(const Case& c, uint64_t seed, Device device, const Fail& fai
       if (has_corners(value)) return false;
     }
   }
-  const Arguments arguments = make_arguments(c, seed, device, kFloat64);
-  // The leaves, and their places among the arguments.
-  std::vector<Tensor> leaves;
-  struct Place {
-    size_t argument;
-    int item;  // index in a list; -1 for a tensor
-  };
-  std::vector<Place> places;
-  for (size_t i = 0; i < arguments.values.size(); ++i) {
-    const auto& [name, value] = arguments.values[i];
-    const OpArg* arg = op.arg(name);
-    if (arg == nullptr || !arg->differentiable) continue;
-    auto add = [&](const Tensor& t, int item) {
-      if (!t.defined() || t.dtype() != kFloat64 ||
-          opts_out(*c.sample, arguments.values[i].first, item))
-        return;
-      Tensor leaf = copy_of(t).detach();
-      if (t.numel() > 0 && elements_of(t).size() > 200) return;
-      leaves.push_back(leaf.requires_grad_());
-      places.push_back({i, item});
-    };
-    if (const auto* tensor = std::get_if<Tensor>(&value.variant())) {
-      // Finite differences change single elements; those of an expanded tensor share memory.
-      if (tensor->defined() && has_internal_overlap(*tensor->impl())) return false;
-      add(*tensor, -1);
-    } else if (const auto* list = std::get_if<std::vector<Tensor>>(&value.variant())) {
-      for (size_t k = 0; k < list->size(); ++k) {
-        if ((*list)[k].defined() && has_internal_overlap(*(*list)[k].impl())) return false;
-        add((*list)[k], static_cast<int>(k));
-      }
-    }
+  const DifferentiableCall call_of =
+      differentiable_call(c, make_arguments(c, seed, device, kFloat64));
+  if (call_of.leaves.empty()) return false;
+  check_each_alone_or_fail(call_of, fail);
+  check_differences(call_of, !op.once_differentiable, fail);
+  return true;
+}
+
+bool check_edge(const Case& c, uint64_t seed, Device device, bool differences, Defined* defined,
+                const Fail& fail) {
+  const DifferentiableCall call_of =
+      differentiable_call(c, make_arguments(c, seed, device, c.dtype));
+  if (call_of.leaves.empty()) return false;
+  const std::vector<Tensor> gradients = check_forms(*c.op, call_of, fail);
+  // Complex calls may decompose before their formula, and leave out what they do not read.
+  const bool check_defined = c.op->gradient == "formulas" &&
+                             std::none_of(call_of.leaves.begin(), call_of.leaves.end(),
+                                          [](const Tensor& leaf) { return leaf.is_complex(); });
+  for (size_t k = 0; k < gradients.size() && check_defined; ++k) {
+    const auto known =
+        defined->insert({{c.origin, call_of.names[k]}, gradients[k].defined()}).first;
+    if (!known->second || gradients[k].defined()) continue;
+    fail("gradient form", "the gradient of " + call_of.names[k] + " is undefined");
   }
-  if (leaves.empty()) return false;
-  auto function = [&](const std::vector<Tensor>& inputs) {
-    Arguments own;
-    for (const auto& [name, value] : arguments.values) {
-      const auto* generator = std::get_if<Generator>(&value.variant());
-      own.values.emplace_back(name,
-                              generator != nullptr ? Value(Generator(generator->seed())) : value);
-    }
-    for (size_t k = 0; k < places.size(); ++k) {
-      Value& value = own.values[places[k].argument].second;
-      const OpArg* arg = op.arg(own.values[places[k].argument].first);
-      Tensor input = arg->written ? call("clone", {inputs[k]})[0].tensor() : inputs[k];
-      if (is_symmetric(*c.sample, arg->name, places[k].item)) input = symmetric_part(input);
-      if (places[k].item < 0) {
-        value = input;
-      } else {
-        std::vector<Tensor> list = value.tensors();
-        list[places[k].item] = input;
-        value = list;
-      }
-    }
-    // Each call needs a fresh copy of a written argument that is not a leaf.
-    for (auto& [name, value] : own.values) {
-      const OpArg* arg = op.arg(name);
-      if (arg->written && !value.tensor().requires_grad()) value = copy_of(value.tensor());
-    }
-    std::vector<Tensor> outputs;
-    for (const Value& result : call_named(op.name, own)) {
-      if (const auto* tensor = std::get_if<Tensor>(&result.variant())) {
-        // A coarser type would round the differences away.
-        if (tensor->defined() && tensor->dtype() == kFloat64) outputs.push_back(*tensor);
-      } else if (const auto* list = std::get_if<std::vector<Tensor>>(&result.variant())) {
-        outputs.insert(outputs.end(), list->begin(), list->end());
-      }
-    }
-    return outputs;
-  };
-  try {
-    check_each_alone(function, leaves, fail);
-  } catch (const Error& error) {
-    fail("gradient alone", std::string("failed: ") + error.what());
+  if (!differences) return true;
+  const std::vector<Tensor> results = call_of.function(call_of.leaves);
+  // Means of nothing have no differences; those of large calls take long.
+  if (!all_finite(results) || elements_in(call_of.leaves) + elements_in(results) > kMostElements) {
+    return true;
   }
-  for (const bool second : {false, true}) {
-    if (second && op.once_differentiable) break;
-    const std::string check = second ? "gradgradcheck" : "gradcheck";
-    try {
-      const auto result = second ? autograd::gradgradcheck(function, leaves)
-                                 : autograd::gradcheck(function, leaves);
-      if (!result) fail(check, result.message);
-    } catch (const Error& error) {
-      fail(check, std::string("failed: ") + error.what());
-    }
-  }
+  check_each_alone_or_fail(call_of, fail);
+  check_differences(call_of, !c.op->once_differentiable && all_finite(gradients), fail);
   return true;
 }
 

@@ -24,8 +24,8 @@ class Random {
   uint64_t state_;
 };
 
-// What is checked with a sample (stress.h has the checks other than the first).
-enum class Kind { kSample, kLarge, kSpecial, kThreads };
+// What is checked with a sample (stress.h has the checks other than the first, edges.h the last).
+enum class Kind { kSample, kLarge, kSpecial, kThreads, kEdge };
 
 // A call to test: a sample, and the type of the tensors whose type the sample leaves open.
 struct Case {
@@ -37,7 +37,10 @@ struct Case {
   Kind kind = Kind::kSample;
   int64_t elements = 0;  // limit for an enlarged sample's largest tensor; 0: the sample as it is
   int longest = -1;      // which of the sample's sizes is enlarged; -1: all of them
-  std::shared_ptr<const Json> own = nullptr;  // holds an enlarged sample
+  std::shared_ptr<const Json> own = nullptr;  // holds a changed sample
+  // Of an edge case: the sample that it changes, and how (see edges.cpp).
+  const Json* origin = nullptr;
+  std::string edge = {};
   std::string error() const { return sample->value("error", ""); }
   bool may_fail() const { return sample->value("may_fail", false); }
   bool suggested() const { return sample->value("suggested", false); }  // see custom.h

@@ -32,26 +32,6 @@ bool is_ordinary(const OpRecord& op, const Json& sample) {
   return !Case{&op, &sample}.special() && !sizes_of(op, sample).empty();
 }
 
-// Describes a sample without its sizes: two samples of the same kind run the same code, or nearly.
-std::string kind_of(const OpRecord& op, const Json& sample) {
-  std::string text;
-  for (const OpArg& arg : op.args) {
-    const auto given = sample.at("args").find(arg.name);
-    if (given == sample.at("args").end()) continue;
-    text += arg.name + "=";
-    const Json list = given->is_array() ? *given : Json::array({*given});
-    for (const Json& item : list) {
-      if (arg.is_tensor() && item.is_object()) {
-        const size_t ndim = item.contains("shape") ? item.at("shape").size() : 1;
-        text += std::to_string(ndim) + item.value("layout", "") + item.value("dtype", "") + ",";
-      } else {
-        text += item.dump() + ",";
-      }
-    }
-  }
-  return text;
-}
-
 Room room_of(const OpRecord& op, int64_t elements) {
   const bool by_element = op.meaning == "pointwise" || op.meaning == "view";
   return {elements, by_element ? elements : elements * 12};
@@ -95,6 +75,25 @@ std::string bits_of(const Value& value) {
 }
 
 }  // namespace
+
+std::string kind_of(const OpRecord& op, const Json& sample) {
+  std::string text;
+  for (const OpArg& arg : op.args) {
+    const auto given = sample.at("args").find(arg.name);
+    if (given == sample.at("args").end()) continue;
+    text += arg.name + "=";
+    const Json list = given->is_array() ? *given : Json::array({*given});
+    for (const Json& item : list) {
+      if (arg.is_tensor() && item.is_object()) {
+        const size_t ndim = item.contains("shape") ? item.at("shape").size() : 1;
+        text += std::to_string(ndim) + item.value("layout", "") + item.value("dtype", "") + ",";
+      } else {
+        text += item.dump() + ",";
+      }
+    }
+  }
+  return text;
+}
 
 std::vector<Case> stress_cases(const OpRecord& op, int first) {
   std::vector<Case> cases;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "conformance/check.h"
@@ -13,6 +14,9 @@ namespace mytorch::conformance {
 // Returns the cases of these checks, which the operator's samples determine. The first of each
 // kind are the small ones. The first has the number `first`.
 std::vector<Case> stress_cases(const OpRecord& op, int first);
+
+// Describes a sample without its sizes: two samples of the same kind run the same code, or nearly.
+std::string kind_of(const OpRecord& op, const Json& sample);
 
 // Replaces the sample of a case with a limit of elements by a larger one that the reference
 // accepts (the device's kernel, for a plug-in's operator), and its type by one that the operator

@@ -257,6 +257,9 @@ Run add_check(CLI::App& app) {
   app.add_flag("--quick", options->quick, "run one case per operator and kind of type");
   app.add_flag("--gradients,!--no-gradients", options->gradients,
                "compare gradients with finite differences");
+  app.add_flag("--edges", options->edges,
+               "instead check gradients of operands without dimensions, without elements, with "
+               "sizes of 1, and broadcast");
   app.add_flag("--compiled", options->compiled,
                "also run each case in a compiled function, and compare bit for bit");
   app.add_flag("--stress", options->stress,
