@@ -21,7 +21,7 @@ using autograd::gradcheck;
 using autograd::gradgradcheck;
 using Z = std::complex<double>;
 
-struct Function {
+struct NamedFunction {
   const char* name;
   std::function<Tensor(const Tensor& z, const Tensor& w)> f;
 };
@@ -37,7 +37,7 @@ Tensor w() {
   return matrix({{1.5, -0.5}, {0.25, 0.75}, {-0.5, 1.25}, {1, 0.5}, {-1.5, 0.25}, {0.5, -0.25}});
 }
 
-class ComplexGradient : public ::testing::TestWithParam<Function> {};
+class ComplexGradient : public ::testing::TestWithParam<NamedFunction> {};
 
 TEST_P(ComplexGradient, AgreesWithDifferences) {
   const auto f = [&](const std::vector<Tensor>& x) -> std::vector<Tensor> {
@@ -53,7 +53,7 @@ TEST_P(ComplexGradient, AgreesWithDifferences) {
 #name, [](const Tensor& z, const Tensor&) { return name(z); } \
   }
 
-const Function kFunctions[] = {
+const NamedFunction kFunctions[] = {
     UNARY(neg),
     UNARY(square),
     UNARY(reciprocal),

@@ -14,6 +14,7 @@
 #include "mytorch/ops/randn.h"
 #include "mytorch/ops/sigmoid.h"
 #include "mytorch/ops/sum.h"
+#include "tests/autograd/util.h"
 #include "tests/nn/data/expect_error.h"
 
 namespace mytorch {
@@ -22,15 +23,6 @@ namespace {
 using testing::expect_error;
 
 Tensor first(const std::vector<Value>& values) { return values.at(0).tensor(); }
-std::vector<double> values(const Tensor& x) {
-  const Tensor flat = x.detach().to(kFloat64).contiguous().view({-1});
-  return {flat.const_data<double>(), flat.const_data<double>() + flat.numel()};
-}
-Tensor leaf(const std::vector<double>& elements) {
-  Tensor x = tensor(elements, kFloat64);
-  x.requires_grad_(true);
-  return x;
-}
 
 // ---- schemas
 

@@ -43,7 +43,7 @@ Tensor shaped(std::initializer_list<double> list, IntList sizes) {
   return view(plain(list), sizes).detach();
 }
 
-class Functional : public testing::Test {
+class Functional : public ::testing::Test {
  protected:
   const Tensor x = shaped({0.1, -0.2, 0.3, 0.4, 0.5, -0.6}, {2, 3});
   const Tensor w = shaped({0.7, -0.8, 0.9, 1.0, -1.1, 1.2}, {3, 2});

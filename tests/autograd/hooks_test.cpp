@@ -182,7 +182,7 @@ TEST(RetainGrad, ReadingTheGradOfANonLeafWarnsOnce) {
     h.grad();
     std::exit(0);
   };
-  EXPECT_EXIT(run(), testing::ExitedWithCode(0),
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(0),
               "^first;mytorch: warning: \\[grad\\] a tensor that is not a leaf \\(MulBackward made "
               "it\\)[^\n]*retain_grad\\(\\)[^\n]*\n$");
 }

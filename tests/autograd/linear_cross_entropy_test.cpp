@@ -13,11 +13,11 @@
 namespace mytorch {
 namespace {
 
-struct Operands {
+struct LossOperands {
   Tensor input, weight, target;
 };
 
-Operands operands(int64_t rows, int64_t width, int64_t classes) {
+LossOperands operands(int64_t rows, int64_t width, int64_t classes) {
   manual_seed(5);
   return {randn({rows, width}).requires_grad_(), randn({classes, width}).requires_grad_(),
           randint(0, classes, {rows})};

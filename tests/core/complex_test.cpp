@@ -22,22 +22,23 @@ namespace {
 using namespace std::complex_literals;
 using Z = std::complex<double>;
 using C = std::complex<float>;
-using Numbers = std::vector<Z>;
+using ComplexNumbers = std::vector<Z>;
 
 // Points in every quadrant, on both axes, and beside branch points.
-const Numbers kPoints = {{0.5, 0.25}, {-0.75, 1.5},  {-1.25, -0.5}, {2, -1},      {0.3, 0},
-                         {-0.4, 0.0}, {0, 1.75},     {0, -0.6},     {1e-3, 2e-3}, {3.5, 2.5},
-                         {1, 1e-4},   {-2.5, 0.125}, {1e-9, 1e-9},  {-1, 1},      {0.9, -0.9}};
+const ComplexNumbers kPoints = {{0.5, 0.25},  {-0.75, 1.5}, {-1.25, -0.5}, {2, -1},
+                                {0.3, 0},     {-0.4, 0.0},  {0, 1.75},     {0, -0.6},
+                                {1e-3, 2e-3}, {3.5, 2.5},   {1, 1e-4},     {-2.5, 0.125},
+                                {1e-9, 1e-9}, {-1, 1},      {0.9, -0.9}};
 
 Tensor points(ScalarType type = kComplex128) { return tensor(kPoints, type); }
-Numbers numbers(const Tensor& t) { return t.to_vector<Z>(); }
+ComplexNumbers numbers(const Tensor& t) { return t.to_vector<Z>(); }
 
 template <class F>
 void refuses(F call, ErrorCode code, const char* part) {
   testing::expect_error(code, {part}, call);
 }
 
-void expect_near(const Numbers& found, const Numbers& expected, double tolerance,
+void expect_near(const ComplexNumbers& found, const ComplexNumbers& expected, double tolerance,
                  const std::string& what) {
   ASSERT_EQ(found.size(), expected.size()) << what;
   for (size_t i = 0; i < found.size(); ++i) {
@@ -64,10 +65,10 @@ TEST(Complex, LiteralsAndValues) {
   EXPECT_EQ(one.dim(), 0);
   EXPECT_EQ(one.item<C>(), C(1, 2));
   EXPECT_EQ(tensor({1.0, 2i}).dtype(), kComplex64);
-  EXPECT_EQ(numbers(tensor({1.0, 2i})), (Numbers{1, 2i}));
-  EXPECT_EQ(tensor(Numbers{1i}).dtype(), kComplex64);
-  EXPECT_EQ(tensor(Numbers{1i}, kComplex128).dtype(), kComplex128);
-  EXPECT_EQ(numbers(full({2}, 1.5 + 2i)), (Numbers{1.5 + 2i, 1.5 + 2i}));
+  EXPECT_EQ(numbers(tensor({1.0, 2i})), (ComplexNumbers{1, 2i}));
+  EXPECT_EQ(tensor(ComplexNumbers{1i}).dtype(), kComplex64);
+  EXPECT_EQ(tensor(ComplexNumbers{1i}, kComplex128).dtype(), kComplex128);
+  EXPECT_EQ(numbers(full({2}, 1.5 + 2i)), (ComplexNumbers{1.5 + 2i, 1.5 + 2i}));
   EXPECT_EQ(full({2}, 1.5 + 2i).dtype(), kComplex64);
   EXPECT_TRUE(one.is_complex());
   refuses([&] { one.item<float>(); }, ErrorCode::kType, "no real number");
@@ -94,7 +95,7 @@ TEST(Complex, Promotion) {
   EXPECT_EQ((tensor({1.0, 2.0}) + tensor(1i, kComplex128)).dtype(), kComplex64);
   EXPECT_EQ((z + 2.5).dtype(), kComplex64);
   EXPECT_EQ((1i - z).dtype(), kComplex64);
-  EXPECT_EQ(numbers(2i / tensor({2i, 1.0})), (Numbers{1, 2i}));
+  EXPECT_EQ(numbers(2i / tensor({2i, 1.0})), (ComplexNumbers{1, 2i}));
   EXPECT_EQ(abs(z).dtype(), kFloat32);
   EXPECT_EQ(abs(points()).dtype(), kFloat64);
   EXPECT_EQ(eq(z, z).dtype(), kBool);
@@ -115,7 +116,7 @@ TEST(Complex, ViewsShareMemory) {
   EXPECT_TRUE(real(real_tensor).is_same(real_tensor));
   EXPECT_TRUE(conj(real_tensor).is_same(real_tensor));
   EXPECT_FALSE(is_conj(conj(z)));
-  EXPECT_EQ(numbers(conj(tensor({1.0 + 2i}))), (Numbers{1.0 - 2i}));
+  EXPECT_EQ(numbers(conj(tensor({1.0 + 2i}))), (ComplexNumbers{1.0 - 2i}));
   const Tensor matrix = reshape(points(), {5, 3});
   EXPECT_EQ(numbers(view_as_complex(view_as_real(matrix.mT()).contiguous())), numbers(matrix.mT()));
   refuses([] { view_as_complex(tensor({1.0, 2.0, 3.0})); }, ErrorCode::kShape, "of size 2");
@@ -131,14 +132,14 @@ TEST(Complex, CopiesBetweenTypesAndStrides) {
   EXPECT_EQ(numbers(z.mT().contiguous()), numbers(z.mT().clone()));
   EXPECT_EQ(z.to(kComplex64).dtype(), kComplex64);
   EXPECT_EQ(z.to(kComplex64).to(kComplex128).to_vector<C>()[4], C(0.3F, 0));
-  EXPECT_EQ(numbers(tensor({1, -2}).to(kComplex64)), (Numbers{1, -2}));
-  EXPECT_EQ(numbers(tensor({true, false}).to(kComplex128)), (Numbers{1, 0}));
+  EXPECT_EQ(numbers(tensor({1, -2}).to(kComplex64)), (ComplexNumbers{1, -2}));
+  EXPECT_EQ(numbers(tensor({true, false}).to(kComplex128)), (ComplexNumbers{1, 0}));
   refuses([&] { z.to(kFloat64); }, ErrorCode::kType, "drop the imaginary parts");
   refuses([&] { zeros({5, 3}).copy_(z); }, ErrorCode::kType, "drop the imaginary parts");
   refuses([&] { zeros({5, 3}).add_(z); }, ErrorCode::kType, "cannot be stored");
   const Tensor filled = zeros({2, 2}, kComplex64);
   filled.mT().copy_(tensor({{1.0 + 1i, 2.0}, {3.0, 4.0 - 1i}}));
-  EXPECT_EQ(numbers(filled), (Numbers{1.0 + 1i, 3, 2, 4.0 - 1i}));
+  EXPECT_EQ(numbers(filled), (ComplexNumbers{1.0 + 1i, 3, 2, 4.0 - 1i}));
   filled.fill_(tensor(2.5 - 1i));
   EXPECT_EQ(numbers(filled)[3], 2.5 - 1i);
   filled.fill_(3);
@@ -160,8 +161,8 @@ class ComplexFunction : public ::testing::TestWithParam<Function> {};
 
 TEST_P(ComplexFunction, AgreesWithTheStandardLibrary) {
   const Function& f = GetParam();
-  Numbers expected;
-  Numbers narrow;
+  ComplexNumbers expected;
+  ComplexNumbers narrow;
   for (const Z& z : kPoints) {
     expected.push_back(f.expected(z));
     narrow.push_back(f.expected(Z(C(z))));
@@ -207,10 +208,10 @@ INSTANTIATE_TEST_SUITE_P(All, ComplexFunction, ::testing::ValuesIn(kFunctions),
                          [](const auto& each) { return std::string(each.param.name); });
 
 TEST(Complex, FunctionsNearZeroDoNotCancel) {
-  const Tensor z = tensor(Numbers{{1e-9, 2e-9}, {-3e-12, 1e-10}}, kComplex128);
+  const Tensor z = tensor(ComplexNumbers{{1e-9, 2e-9}, {-3e-12, 1e-10}}, kComplex128);
   // exp(z) - 1 = z + z^2 / 2 and log(1 + z) = z - z^2 / 2, up to z^3.
-  Numbers exponentials;
-  Numbers logarithms;
+  ComplexNumbers exponentials;
+  ComplexNumbers logarithms;
   for (const Z& x : numbers(z)) {
     exponentials.push_back(x + x * x / 2.0);
     logarithms.push_back(x - x * x / 2.0);
@@ -222,9 +223,9 @@ TEST(Complex, FunctionsNearZeroDoNotCancel) {
 TEST(Complex, Arithmetic) {
   const Tensor a = points();
   const Tensor b = flip(points(), {0});
-  Numbers sums, differences, products, quotients, powers;
-  const Numbers x = numbers(a);
-  const Numbers y = numbers(b);
+  ComplexNumbers sums, differences, products, quotients, powers;
+  const ComplexNumbers x = numbers(a);
+  const ComplexNumbers y = numbers(b);
   for (size_t i = 0; i < x.size(); ++i) {
     sums.push_back(x[i] + y[i]);
     differences.push_back(x[i] - 2i * y[i]);
@@ -238,14 +239,15 @@ TEST(Complex, Arithmetic) {
   expect_near(numbers(a / b), quotients, 1e-14, "div");
   expect_near(numbers(pow(a, b)), powers, 1e-12, "pow");
   expect_near(numbers(pow(a, 2)), numbers(a * a), 1e-14, "pow 2");
-  EXPECT_EQ(numbers(pow(tensor({0i, 2i}), 0)), (Numbers{1, 1}));
+  EXPECT_EQ(numbers(pow(tensor({0i, 2i}), 0)), (ComplexNumbers{1, 1}));
   // No intermediate overflow or underflow.
   const Z huge(1e300, -1e300);
-  EXPECT_LE(std::abs(numbers(tensor(Numbers{huge}, kComplex128) / huge)[0] - 1.0), 1e-15);
-  EXPECT_LE(std::abs(abs(tensor(Numbers{huge}, kComplex128)).item<double>() / std::abs(huge) - 1),
-            1e-15);
+  EXPECT_LE(std::abs(numbers(tensor(ComplexNumbers{huge}, kComplex128) / huge)[0] - 1.0), 1e-15);
+  EXPECT_LE(
+      std::abs(abs(tensor(ComplexNumbers{huge}, kComplex128)).item<double>() / std::abs(huge) - 1),
+      1e-15);
   // Division by zero, as ATen's.
-  const Numbers infinite = numbers(tensor({1.0 + 1i}) / tensor({0i}));
+  const ComplexNumbers infinite = numbers(tensor({1.0 + 1i}) / tensor({0i}));
   EXPECT_TRUE(std::isinf(infinite[0].real()) && std::isinf(infinite[0].imag()));
   const Tensor in_place = a.clone();
   in_place.mul_(1i).add_(b);
@@ -286,7 +288,7 @@ TEST(Complex, ExponentialsOfSpecialValuesAreTheStandardLibrarys) {
   const double inf = std::numeric_limits<double>::infinity();
   const std::vector<double> parts = {0,    -0.0, 1,   -1,   0.5, 79,   85,  -95, 120,         -120,
                                      -750, 705,  720, 1e10, inf, -inf, 1e3, -4,  std::nan("")};
-  Numbers points;
+  ComplexNumbers points;
   for (const double re : parts) {
     for (const double im : parts) points.push_back({re, im});
   }
@@ -295,8 +297,8 @@ TEST(Complex, ExponentialsOfSpecialValuesAreTheStandardLibrarys) {
     if (expected == 0 || std::isinf(expected)) return found == expected;
     return std::abs(found - expected) <= tolerance * std::abs(expected);
   };
-  const Numbers wide = numbers(exp(tensor(points, kComplex128)));
-  const Numbers narrow = numbers(exp(tensor(points, kComplex64)));
+  const ComplexNumbers wide = numbers(exp(tensor(points, kComplex128)));
+  const ComplexNumbers narrow = numbers(exp(tensor(points, kComplex64)));
   for (size_t i = 0; i < points.size(); ++i) {
     const Z z = std::exp(points[i]);
     const C c = std::exp(C(points[i]));
@@ -311,16 +313,16 @@ TEST(Complex, ExponentialsOfSpecialValuesAreTheStandardLibrarys) {
 TEST(Complex, SumsOfRowsOfAnyLength) {
   for (const int64_t n : {1, 2, 3, 15, 16, 17, 127, 1023, 1024, 1025, 5000, 70001}) {
     const Tensor x = randn({3, n}, kComplex64);
-    const Numbers all = numbers(x);
-    Numbers sums(3);
+    const ComplexNumbers all = numbers(x);
+    ComplexNumbers sums(3);
     for (int64_t i = 0; i < 3 * n; ++i)
       sums[static_cast<size_t>(i / n)] += all[static_cast<size_t>(i)];
     const double error = 2e-6 * std::sqrt(static_cast<double>(n));
-    const Numbers found = numbers(x.sum({1}));
+    const ComplexNumbers found = numbers(x.sum({1}));
     for (size_t r = 0; r < 3; ++r) EXPECT_LE(std::abs(found[r] - sums[r]), error) << n;
     EXPECT_LE(std::abs(x.sum().item<Z>() - sums[0] - sums[1] - sums[2]), 3 * error) << n;
     // Rows that begin at odd places.
-    const Numbers tails = numbers(narrow(x, 1, n / 3, n - n / 3).sum({1}));
+    const ComplexNumbers tails = numbers(narrow(x, 1, n / 3, n - n / 3).sum({1}));
     for (size_t r = 0; r < 3; ++r) {
       Z sum = 0;
       for (int64_t i = n / 3; i < n; ++i) {
@@ -335,7 +337,7 @@ TEST(Complex, SpecialValues) {
   const double inf = std::numeric_limits<double>::infinity();
   const double nan = std::nan("");
   const Tensor z =
-      tensor(Numbers{{inf, nan}, {nan, -inf}, {nan, 1}, {1, inf}, {1, 2}}, kComplex128);
+      tensor(ComplexNumbers{{inf, nan}, {nan, -inf}, {nan, 1}, {1, inf}, {1, 2}}, kComplex128);
   using Bools = std::vector<bool>;
   EXPECT_EQ(isinf(z).to_vector<bool>(), (Bools{true, true, false, true, false}));
   EXPECT_EQ(isnan(z).to_vector<bool>(), (Bools{true, true, true, false, false}));
@@ -345,7 +347,7 @@ TEST(Complex, SpecialValues) {
   EXPECT_EQ(sizes[1], inf);
   EXPECT_TRUE(std::isnan(sizes[2]));
   EXPECT_EQ(isreal(tensor({1.0, 2i})).to_vector<bool>(), (Bools{true, false}));
-  EXPECT_EQ(numbers(sgn(tensor({0i, 3i}))), (Numbers{0, 1i}));
+  EXPECT_EQ(numbers(sgn(tensor({0i, 3i}))), (ComplexNumbers{0, 1i}));
   EXPECT_EQ(logical_not(tensor({0i, 3i})).to_vector<bool>(), (Bools{true, false}));
 }
 
@@ -381,9 +383,9 @@ TEST(Complex, Reductions) {
 TEST(Complex, Products) {
   const Tensor a = randn({3, 4}, kComplex128);
   const Tensor b = randn({4, 5}, kComplex128);
-  const Numbers x = numbers(a);
-  const Numbers y = numbers(b);
-  Numbers expected;
+  const ComplexNumbers x = numbers(a);
+  const ComplexNumbers y = numbers(b);
+  ComplexNumbers expected;
   for (int i = 0; i < 3; ++i) {
     for (int j = 0; j < 5; ++j) {
       Z sum = 0;
@@ -413,8 +415,8 @@ TEST(Complex, Products) {
 
 TEST(Complex, Indexing) {
   const Tensor z = reshape(points(), {5, 3});
-  const Numbers x = numbers(z);
-  EXPECT_EQ(numbers(z[1]), (Numbers{x[3], x[4], x[5]}));
+  const ComplexNumbers x = numbers(z);
+  EXPECT_EQ(numbers(z[1]), (ComplexNumbers{x[3], x[4], x[5]}));
   EXPECT_EQ(numbers(index_select(z, 0, tensor({4, 0})))[0], x[12]);
   EXPECT_EQ(numbers(gather(z, 1, tensor({{2}, {0}})))[0], x[2]);
   EXPECT_EQ(numbers(scatter(z, 1, tensor({{2}}), tensor({{7i}}, kComplex128)))[2], 7i);
@@ -424,8 +426,9 @@ TEST(Complex, Indexing) {
   const Tensor out = zeros({1}, kComplex128);
   refuses([&] { cat_out(out, std::vector<Tensor>(), 0); }, ErrorCode::kValue, "is empty");
   EXPECT_EQ(numbers(stack({z, z}))[15], x[0]);
-  EXPECT_EQ(numbers(where(tensor({true, false}), tensor({1i, 2i}), 0)), (Numbers{1i, 0}));
-  EXPECT_EQ(numbers(masked_fill(tensor({1i, 2i}), tensor({true, false}), 3i)), (Numbers{3i, 2i}));
+  EXPECT_EQ(numbers(where(tensor({true, false}), tensor({1i, 2i}), 0)), (ComplexNumbers{1i, 0}));
+  EXPECT_EQ(numbers(masked_fill(tensor({1i, 2i}), tensor({true, false}), 3i)),
+            (ComplexNumbers{3i, 2i}));
   EXPECT_EQ(numbers(flip(z, {0, 1}))[0], x[14]);
   EXPECT_EQ(numbers(z[real(z) > 0]).size(), 8U);
   EXPECT_EQ(nonzero(tensor({0i, 2i})).item<int64_t>(), 1);

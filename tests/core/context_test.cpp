@@ -14,14 +14,13 @@
 #include "mytorch/grad_mode.h"
 #include "mytorch/threads.h"
 #include "mytorch/version.h"
+#include "tests/core/cpu_context.h"
 #include "tests/nn/data/expect_error.h"
 
 namespace mytorch {
 namespace {
 
 using testing::expect_error;
-
-Context* cpu() { return static_cast<Context*>(context(kCpuSlot, {MT_DEVICE_CPU, 0})); }
 
 TEST(ContextTest, OneForEachThread) {
   EXPECT_EQ(cpu(), cpu());

@@ -58,8 +58,8 @@ TEST(IncompleteGamma, ManyElementsAreComputedInPieces) {
 }
 
 template <class T>
-class Nextafter : public testing::Test {};
-using Reals = testing::Types<float, double>;
+class Nextafter : public ::testing::Test {};
+using Reals = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(Nextafter, Reals);
 
 TYPED_TEST(Nextafter, IsThatOfTheCLibrary) {

@@ -17,11 +17,10 @@
 #include "mytorch/backend/parallel.h"
 #include "mytorch/thread_state.h"
 #include "mytorch/threads.h"
+#include "tests/core/cpu_context.h"
 
 namespace mytorch {
 namespace {
-
-mt_ctx* cpu() { return context(kCpuSlot, {MT_DEVICE_CPU, 0}); }
 
 class ParallelTest : public ::testing::Test {
  protected:

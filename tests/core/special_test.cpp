@@ -12,11 +12,11 @@
 namespace mytorch {
 namespace {
 
-using Function = Tensor (*)(const Tensor&);
+using UnaryFunction = Tensor (*)(const Tensor&);
 
 struct SpecialCase {
   const char* name;
-  Function function;
+  UnaryFunction function;
   double low, high;
   double ulp;    // largest error in units in the last place
   double scale;  // of numbers of this size at least: near a zero, terms of that size cancel
@@ -72,7 +72,7 @@ Worst worst_of(const Tensor& got, const Tensor& want, double scale) {
 
 TEST(SpecialFunctions, Float32HasItsDigits) {
   const unsigned seed = std::random_device()();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
   manual_seed(seed);
   for (const SpecialCase& c : kCases) {
     const Tensor x = (rand({50000}) * (c.high - c.low) + c.low).to(kFloat32);
@@ -86,7 +86,7 @@ TEST(SpecialFunctions, Float32HasItsDigits) {
 
 TEST(SpecialFunctions, IncompleteGammasOfFloat32HaveTheirDigits) {
   const unsigned seed = std::random_device()();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
   manual_seed(seed);
   // Arguments of every size, and close to each other.
   const Tensor a = (rand({60000}) * 14 - 7).exp().to(kFloat32);

@@ -23,6 +23,7 @@
 #include "mytorch/backend/parallel.h"
 #include "mytorch/thread_state.h"
 #include "mytorch/threads.h"
+#include "tests/core/cpu_context.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define UNDER_TSAN true
@@ -213,8 +214,6 @@ TEST_F(WorkersTest, AChildOfForkHasThreadsOfItsOwn) {
 }
 
 // ---- through the context ----------------------------------------------------------------------
-
-mt_ctx* cpu() { return context(kCpuSlot, {MT_DEVICE_CPU, 0}); }
 
 // A sum whose last bits depend on how the range is divided.
 float sum_of(int64_t n) {

@@ -27,12 +27,10 @@ using testing::add_backend_with;
 using testing::bare;
 using testing::expect_error;
 using testing::fill_out;
+using testing::kTakesAll;
 using testing::TestKernel;
 using testing::Values;
 using testing::values;
-
-constexpr uint32_t kAll =
-    MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
 
 // A kernel of a binary pointwise operator that fills its output with `value`. All such operators
 // have the same argument struct.
@@ -41,7 +39,7 @@ TestKernel gives(const std::string& op, const std::string& name, float value, in
   return {op,
           name,
           priority,
-          kAll,
+          kTakesAll,
           [value](mt_ctx*, const void* args) {
             return fill_out(static_cast<const mt_args_hypot*>(args)->out, value);
           },
@@ -51,7 +49,7 @@ TestKernel gives(const std::string& op, const std::string& name, float value, in
 // A kernel with a custom function.
 TestKernel runs(const std::string& op, const std::string& name,
                 std::function<int(mt_ctx*, const void*)> run, int32_t priority = 0) {
-  return {op, name, priority, kAll, std::move(run)};
+  return {op, name, priority, kTakesAll, std::move(run)};
 }
 
 Tensor x() { return tensor({3.0}).to(bare().device()); }
@@ -329,7 +327,7 @@ TEST(RegisterTest, AcceptsLongerStructs) {
     kernel.op = i == 0 ? "maximum" : "minimum";
     kernel.hash = i == 0 ? MT_HASH_maximum : MT_HASH_minimum;
     kernel.name = kNames[i];
-    kernel.flags = kAll;
+    kernel.flags = kTakesAll;
     kernel.run = [](void*, mt_ctx*, const void* args) {
       return fill_out(static_cast<const mt_args_maximum*>(args)->out, 42);
     };

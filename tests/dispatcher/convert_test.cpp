@@ -33,8 +33,8 @@ FakeDevice& copies() {
   return device;
 }
 
-Tensor on_device(const Tensor& x) { return x.to(copies().device()); }
-Tensor matrix() { return on_device(tensor({1.0, 2, 3, 4, 5, 6}).view({2, 3})); }
+Tensor on_copies(const Tensor& x) { return x.to(copies().device()); }
+Tensor matrix() { return on_copies(tensor({1.0, 2, 3, 4, 5, 6}).view({2, 3})); }
 
 // out = self - 10 * other, for contiguous, non-overlapping float32 operands of one shape. Any other
 // operand fails the test.
@@ -84,14 +84,14 @@ TEST_F(SimpleKernelTest, GetsContiguousCopiesOfStridedOperands) {
 }
 
 TEST_F(SimpleKernelTest, GetsBroadcastOperandsSpread) {
-  const Tensor row = on_device(tensor({1.0, 2, 3}));
+  const Tensor row = on_copies(tensor({1.0, 2, 3}));
   EXPECT_EQ(values(hypot(matrix(), row)), (Values{-9, -18, -27, -6, -15, -24}));
   EXPECT_EQ(conversions(), 1u);
 }
 
 TEST_F(SimpleKernelTest, GetsTheComputationType) {
-  const Tensor integers = on_device(tensor(std::vector<int64_t>{1, 2, 3}));
-  const Tensor y = hypot(integers, on_device(tensor({1.0, 1, 1})));
+  const Tensor integers = on_copies(tensor(std::vector<int64_t>{1, 2, 3}));
+  const Tensor y = hypot(integers, on_copies(tensor({1.0, 1, 1})));
   EXPECT_EQ(y.dtype(), kFloat32);
   EXPECT_EQ(values(y), (Values{-9, -8, -7}));
   EXPECT_EQ(conversions(), 1u);
@@ -102,24 +102,24 @@ TEST_F(SimpleKernelTest, NumbersBecomeTensors) {
 }
 
 TEST_F(SimpleKernelTest, WritesAStridedOutThroughACopy) {
-  const Tensor memory = on_device(tensor({0.0, 0, 0, 0, 0, 0, 7, 7}));
+  const Tensor memory = on_copies(tensor({0.0, 0, 0, 0, 0, 0, 7, 7}));
   const Tensor out = Tensor::adopt(new_view(memory.impl(), {3}, {2}, 0));
-  const Tensor x = on_device(tensor({1.0, 2, 3}));
+  const Tensor x = on_copies(tensor({1.0, 2, 3}));
   hypot_out(out, x, x);
   EXPECT_EQ(values(memory), (Values{-9, 0, -18, 0, -27, 0, 7, 7}));
   EXPECT_EQ(conversions(), 1u);
 }
 
 TEST_F(SimpleKernelTest, WritesAnOutOfAnotherType) {
-  const Tensor out = on_device(tensor({0, 0, 0}, kFloat64));
-  const Tensor x = on_device(tensor({1.0, 2, 3}));
+  const Tensor out = on_copies(tensor({0, 0, 0}, kFloat64));
+  const Tensor x = on_copies(tensor({1.0, 2, 3}));
   hypot_out(out, x, x);
   EXPECT_EQ(values(out), (Values{-9, -18, -27}));
 }
 
 TEST_F(SimpleKernelTest, NeverSeesItsOutputAmongItsInputs) {
-  const Tensor x = on_device(tensor({1.0, 2, 3}));
-  const Tensor one = on_device(tensor({1.0, 1, 1}));
+  const Tensor x = on_copies(tensor({1.0, 2, 3}));
+  const Tensor one = on_copies(tensor({1.0, 1, 1}));
   const uint64_t version = x.version();
   hypot_out(x, x, one);
   EXPECT_EQ(values(x), (Values{-9, -8, -7}));
@@ -131,7 +131,7 @@ TEST_F(SimpleKernelTest, NeverSeesItsOutputAmongItsInputs) {
 
 TEST_F(SimpleKernelTest, OutOfMemoryOnTheWay) {
   const Tensor turned = matrix().t();
-  const Tensor out = on_device(tensor({7.0, 7, 7, 7, 7, 7})).view({3, 2});
+  const Tensor out = on_copies(tensor({7.0, 7, 7, 7, 7, 7})).view({3, 2});
   const int64_t blocks = copies().calls().blocks;
   copies().let_fail("allocate");
   expect_error(ErrorCode::kOutOfMemory, {"copies:0", "24 bytes"},
@@ -146,7 +146,7 @@ TEST_F(SimpleKernelTest, AliasesAreAFlagOfTheirOwn) {
   add_backend_with("no-alias", "copies",
                    {{"fmin", "no alias", 9,
                      MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES, simple}});
-  const Tensor x = on_device(tensor({1.0, 2, 3}));
+  const Tensor x = on_copies(tensor({1.0, 2, 3}));
   EXPECT_EQ(values(fmin(x, x)), (Values{-9, -18, -27}));
   fmin_out(x, x, x);
   EXPECT_EQ(values(x), (Values{-9, -18, -27}));
@@ -169,9 +169,9 @@ TEST_F(SimpleKernelTest, IsAskedAboutTheCallThatItWouldGet) {
   EXPECT_EQ(values(atan2(matrix().t(), matrix().t())), Values(6, 1));
   EXPECT_EQ(asked, 1);
   // If the kernel then declines, nothing has been written.
-  const Tensor out = on_device(tensor({5.0, 5, 5}));
+  const Tensor out = on_copies(tensor({5.0, 5, 5}));
   expect_error(ErrorCode::kUnsupported, {"asks/asks: not six"}, [&] {
-    atan2_out(out, on_device(tensor({1.0, 2, 3})), 1.0);
+    atan2_out(out, on_copies(tensor({1.0, 2, 3})), 1.0);
   });
   EXPECT_EQ(values(out), Values(3, 5));
 }
@@ -219,7 +219,7 @@ TEST(SimpleKernelsTest, WrittenArgumentsAreCopiedBack) {
                                           }
                                           return int{MT_OK};
                                         }}});
-  const Tensor memory = on_device(tensor({10.0, 20, 30, 40}));
+  const Tensor memory = on_copies(tensor({10.0, 20, 30, 40}));
   const Tensor odd = Tensor::adopt(new_view(memory.impl(), {2}, {2}, 1));
   odd.uniform_();
   EXPECT_EQ(values(memory), (Values{10, 20, 30, 41}));

@@ -43,7 +43,7 @@ FakeDevice& nodes() {
   return device;
 }
 
-Tensor on_device(const Tensor& x) { return x.to(nodes().device()); }
+Tensor on_nodes(const Tensor& x) { return x.to(nodes().device()); }
 
 void expect_close(const Tensor& found, const Tensor& expected) {
   const Values a = values(found);
@@ -56,7 +56,7 @@ void expect_close(const Tensor& found, const Tensor& expected) {
 
 TEST(DecomposeTest, PointwiseProgramsBecomeTheirNodes) {
   const Tensor x = tensor({-2, -0.5, 0, 1, 3});
-  const Tensor there = on_device(x);
+  const Tensor there = on_nodes(x);
   const int kernels = nodes().calls().kernels;
   expect_close(gelu(there), gelu(x));
   EXPECT_GT(nodes().calls().kernels, kernels + 2);
@@ -71,25 +71,25 @@ TEST(DecomposeTest, PointwiseProgramsBecomeTheirNodes) {
 
 TEST(DecomposeTest, OutInPlaceAndMixedTypes) {
   const Tensor x = tensor({1.0, 2, 3});
-  const Tensor there = on_device(x);
-  const Tensor out = on_device(tensor({0, 0, 0}, kFloat64));
+  const Tensor there = on_nodes(x);
+  const Tensor out = on_nodes(tensor({0, 0, 0}, kFloat64));
   add_out(out, there, there, 2);
   EXPECT_EQ(values(out), (Values{3, 6, 9}));
   there.add_(there, 2);
   EXPECT_EQ(values(there), (Values{3, 6, 9}));
-  const Tensor integers = on_device(tensor(std::vector<int64_t>{1, 2, 3}));
+  const Tensor integers = on_nodes(tensor(std::vector<int64_t>{1, 2, 3}));
   const Tensor sum = add(integers, integers, 4);
   EXPECT_EQ(sum.dtype(), kInt64);
   EXPECT_EQ(values(sum), (Values{5, 10, 15}));
-  const Tensor bools = on_device(tensor({1, 0, 1}, kBool));
+  const Tensor bools = on_nodes(tensor({1, 0, 1}, kBool));
   EXPECT_EQ(add(bools, bools).dtype(), kBool);
   EXPECT_EQ(values(add(bools, bools)), (Values{1, 0, 1}));
-  expect_close(add(there, scalar_tensor(5), 2), on_device(tensor({13.0, 16, 19})));
+  expect_close(add(there, scalar_tensor(5), 2), on_nodes(tensor({13.0, 16, 19})));
 }
 
 TEST(DecomposeTest, ReductionsDecompose) {
   const Tensor x = tensor({1.0, 2, 3, 4, 5, 7}).view({2, 3});
-  const Tensor there = on_device(x);
+  const Tensor there = on_nodes(x);
   expect_close(mean(there, IntList(1)), mean(x, IntList(1)));
   expect_close(mean(there), mean(x));
   expect_close(var(there, IntList({0, 1}), 0, true), var(x, IntList({0, 1}), 0, true));
@@ -101,14 +101,14 @@ TEST(DecomposeTest, ReductionsDecompose) {
 // Nodes of the 16-bit types compute in float32, so that a result is rounded once.
 TEST(DecomposeTest, HalfTypesAreRoundedOnce) {
   const Tensor x = tensor({-2, -0.7, 0.1, 1.3, 3}).to(kFloat16);
-  EXPECT_EQ(values(gelu(on_device(x))), values(gelu(x.to(kFloat32)).to(kFloat16)));
-  EXPECT_EQ(gelu(on_device(x)).dtype(), kFloat16);
+  EXPECT_EQ(values(gelu(on_nodes(x))), values(gelu(x.to(kFloat32)).to(kFloat16)));
+  EXPECT_EQ(gelu(on_nodes(x)).dtype(), kFloat16);
 }
 
 TEST(DecomposeTest, LogsumexpOfInfinities) {
   const double inf = std::numeric_limits<double>::infinity();
   const Tensor x = tensor({inf, 1, inf, -inf, -inf, -inf}).view({2, 3});
-  EXPECT_EQ(values(logsumexp(on_device(x), {1})), (Values{inf, -inf}));
+  EXPECT_EQ(values(logsumexp(on_nodes(x), {1})), (Values{inf, -inf}));
 }
 
 TEST(DecomposeTest, CompositesAndTheirGradients) {
@@ -119,7 +119,7 @@ TEST(DecomposeTest, CompositesAndTheirGradients) {
     return leaf.grad();
   };
   const Tensor x = tensor({1.0, 2, 4, 4, 5, 7}).view({2, 3});
-  expect_close(run(on_device(x)), run(x));
+  expect_close(run(on_nodes(x)), run(x));
 }
 
 // If an operator cannot decompose further, the error names it rather than the operator called.

@@ -8,7 +8,7 @@
 namespace mytorch {
 namespace {
 
-std::vector<int64_t> values(const Tensor& x) {
+std::vector<int64_t> integers_of(const Tensor& x) {
   const Tensor flat = x.to(kInt64).contiguous();
   return {flat.const_data<int64_t>(), flat.const_data<int64_t>() + flat.numel()};
 }
@@ -16,7 +16,7 @@ std::vector<int64_t> values(const Tensor& x) {
 TEST(Integers, ScatteredSumsWrapAround) {
   const Tensor most = full({3}, INT64_MAX, kInt64);
   const Tensor sum = zeros({2}, kInt64).scatter_add(0, zeros({3}, kInt64), most);
-  EXPECT_EQ(values(sum), (std::vector<int64_t>{INT64_MAX - 2, 0}));
+  EXPECT_EQ(integers_of(sum), (std::vector<int64_t>{INT64_MAX - 2, 0}));
 }
 
 TEST(Integers, GradientsOfMaxPoolingWrapAround) {
@@ -26,8 +26,8 @@ TEST(Integers, GradientsOfMaxPoolingWrapAround) {
     return x.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2});
   };
   const std::vector<int64_t> expected = {-4, 0, 0, 0, -4, 0, 0, 0};
-  EXPECT_EQ(values(max_pool2d_with_indices_backward(most, {1, 2, 2, 2}, places)), expected);
-  EXPECT_EQ(values(max_pool2d_with_indices_backward(last(most), {1, 2, 2, 2}, last(places))),
+  EXPECT_EQ(integers_of(max_pool2d_with_indices_backward(most, {1, 2, 2, 2}, places)), expected);
+  EXPECT_EQ(integers_of(max_pool2d_with_indices_backward(last(most), {1, 2, 2, 2}, last(places))),
             expected);
 }
 
@@ -43,7 +43,7 @@ TEST(Integers, GradientsOfConvolutionsWrapAround) {
   };
   const std::vector<Tensor> narrow = gradients(kInt32), wide = gradients(kInt64);
   for (size_t i = 0; i < narrow.size(); ++i) {
-    EXPECT_EQ(values(narrow[i]), values(wide[i].to(kInt32)));
+    EXPECT_EQ(integers_of(narrow[i]), integers_of(wide[i].to(kInt32)));
   }
 }
 

@@ -41,7 +41,7 @@ using testing::Values;
 using testing::values;
 
 using Layers = std::vector<uint32_t>;
-const Layers kAll = {kLayerAutocast, kLayerAutograd, kLayerCapture};
+const Layers kAllLayers = {kLayerAutocast, kLayerAutograd, kLayerCapture};
 
 // The layers whose wrappers ran, in order.
 Layers entered;
@@ -110,40 +110,42 @@ const Layers kOthers = {kLayerAutocast, kLayerCapture};
 Tensor x() { return tensor({1.0, 2.0, -3.0, 4.0}).view({2, 2}); }
 
 TEST(Layers, FunctionsOfEveryMeaningEnterThemInOrder) {
-  EXPECT_EQ((layers_of<ops::add_Tensor, kFunction>([] { return add(x(), x(), 2); })), kAll);
+  EXPECT_EQ((layers_of<ops::add_Tensor, kFunction>([] { return add(x(), x(), 2); })), kAllLayers);
   EXPECT_EQ((layers_of<ops::sum_dim_IntList, kFunction>([] { return sum(x(), IntList(1)); })),
-            kAll);
-  EXPECT_EQ((layers_of<ops::max_dim, kFunction>([] { return std::get<0>(max(x(), 1)); })), kAll);
-  EXPECT_EQ((layers_of<ops::transpose_int, kFunction>([] { return transpose(x(), 0, 1); })), kAll);
-  EXPECT_EQ((layers_of<ops::softmax_int, kFunction>([] { return softmax(x(), 1); })), kAll);
+            kAllLayers);
+  EXPECT_EQ((layers_of<ops::max_dim, kFunction>([] { return std::get<0>(max(x(), 1)); })),
+            kAllLayers);
+  EXPECT_EQ((layers_of<ops::transpose_int, kFunction>([] { return transpose(x(), 0, 1); })),
+            kAllLayers);
+  EXPECT_EQ((layers_of<ops::softmax_int, kFunction>([] { return softmax(x(), 1); })), kAllLayers);
   EXPECT_EQ((layers_of<ops::bmm, kFunction>([] {
               return bmm(x().view({1, 2, 2}), x().view({1, 2, 2}));
             })),
-            kAll);
+            kAllLayers);
 }
 
 TEST(Layers, RecordsWithoutGradientEnterThemToo) {
-  EXPECT_EQ((layers_of<ops::eq_Tensor, kFunction>([] { return eq(x(), 2); })), kAll);
-  EXPECT_EQ((layers_of<ops::nonzero, kFunction>([] { return nonzero(x()); })), kAll);
+  EXPECT_EQ((layers_of<ops::eq_Tensor, kFunction>([] { return eq(x(), 2); })), kAllLayers);
+  EXPECT_EQ((layers_of<ops::nonzero, kFunction>([] { return nonzero(x()); })), kAllLayers);
 }
 
 TEST(Layers, DecomposingCompositesEnterThemToo) {
-  EXPECT_EQ((layers_of<ops::vstack, kFunction>([] { return vstack({x(), x()}); })), kAll);
-  EXPECT_EQ((layers_of<ops::split_Tensor, kFunction>([] { return split(x(), 1)[1]; })), kAll);
+  EXPECT_EQ((layers_of<ops::vstack, kFunction>([] { return vstack({x(), x()}); })), kAllLayers);
+  EXPECT_EQ((layers_of<ops::split_Tensor, kFunction>([] { return split(x(), 1)[1]; })), kAllLayers);
 }
 
 TEST(Layers, DerivedGradientsEnterThemToo) {
-  EXPECT_EQ((layers_of<ops::relu_grad, kFunction>([] { return relu_grad(x(), x()); })), kAll);
+  EXPECT_EQ((layers_of<ops::relu_grad, kFunction>([] { return relu_grad(x(), x()); })), kAllLayers);
 }
 
 TEST(Layers, InPlaceFormsEnterThem) {
-  EXPECT_EQ((layers_of<ops::add_Tensor, kInplace>([] { return x().add_(1); })), kAll);
-  EXPECT_EQ((layers_of<ops::tril, kInplace>([] { return tril_(x()); })), kAll);
+  EXPECT_EQ((layers_of<ops::add_Tensor, kInplace>([] { return x().add_(1); })), kAllLayers);
+  EXPECT_EQ((layers_of<ops::tril, kInplace>([] { return tril_(x()); })), kAllLayers);
 }
 
 TEST(Layers, RecordsThatWriteEnterThem) {
-  EXPECT_EQ((layers_of<ops::copy_, kFunction>([] { return copy_(x(), x().mul(2)); })), kAll);
-  EXPECT_EQ((layers_of<ops::zero_, kFunction>([] { return zero_(x()); })), kAll);
+  EXPECT_EQ((layers_of<ops::copy_, kFunction>([] { return copy_(x(), x().mul(2)); })), kAllLayers);
+  EXPECT_EQ((layers_of<ops::zero_, kFunction>([] { return zero_(x()); })), kAllLayers);
 }
 
 TEST(Layers, OutFormsEnterAllButAutograd) {
@@ -213,7 +215,7 @@ TEST(Layers, TensorsCallForAutogradBelowAutocast) {
   entered.clear();
   const Wanted layers(kNoGradients);
   add(x(), flagged);
-  EXPECT_EQ(entered, kAll);
+  EXPECT_EQ(entered, kAllLayers);
 }
 
 TEST(Layers, AutogradGoesOnToCapture) {
@@ -242,14 +244,14 @@ TEST(Layers, OperatorsOfWhichACallConsistsDoNotEnterThem) {
     const Wanted layers(~0u);
     vstack({x(), x()});
   }
-  EXPECT_EQ(entered, kAll);
+  EXPECT_EQ(entered, kAllLayers);
 }
 
 TEST(Layers, CallsByNameEnterThem) {
   const auto call_add = [] { return call("add", {x(), 1}, {{"alpha", 2}})[0].tensor(); };
-  EXPECT_EQ((layers_of<ops::add_Tensor, kFunction>(call_add)), kAll);
+  EXPECT_EQ((layers_of<ops::add_Tensor, kFunction>(call_add)), kAllLayers);
   const auto call_grad = [] { return call("relu_grad", {x(), x()})[0].tensor(); };
-  EXPECT_EQ((layers_of<ops::relu_grad, kFunction>(call_grad)), kAll);
+  EXPECT_EQ((layers_of<ops::relu_grad, kFunction>(call_grad)), kAllLayers);
 }
 
 std::vector<Value> noting_custom(const CustomOperator& op, const std::vector<Value>& args) {

@@ -32,12 +32,10 @@ namespace fs = std::filesystem;
 using testing::add_backend_with;
 using testing::expect_error;
 using testing::fill_out;
+using testing::kTakesAll;
 using testing::TestKernel;
 using testing::Values;
 using testing::values;
-
-constexpr uint32_t kAll =
-    MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
 
 // A device used by these tests only, without kernels except those for copies.
 testing::FakeDevice& timed() {
@@ -50,7 +48,7 @@ testing::FakeDevice& timed() {
 // A kernel that sleeps and fills its output with `value`. Counts its runs.
 TestKernel slow(const std::string& op, const std::string& name, float value, int micros,
                 std::atomic<int>* runs, int32_t priority = 0) {
-  return {op, name, priority, kAll, [=](mt_ctx*, const void* args) {
+  return {op, name, priority, kTakesAll, [=](mt_ctx*, const void* args) {
             ++*runs;
             std::this_thread::sleep_for(std::chrono::microseconds(micros));
             return fill_out(static_cast<const mt_args_copysign_Tensor*>(args)->out, value);
@@ -147,7 +145,7 @@ TEST_F(MeasuredTest, TableRoundTripsBetweenProcesses) {
 // Kernels that accumulate would notice a second run.
 TEST_F(MeasuredTest, MeasuresWrittenOperandsOnCopies) {
   const auto doubles = [](const std::string& name) {
-    return TestKernel{"floor_divide", name, 0, kAll, [](mt_ctx*, const void* args) {
+    return TestKernel{"floor_divide", name, 0, kTakesAll, [](mt_ctx*, const void* args) {
                         const auto& a = *static_cast<const mt_args_copysign_Tensor*>(args);
                         float* out = testing::floats(a.out);
                         for (int64_t i = 0; i < testing::numel(a.out); ++i) {
@@ -170,7 +168,7 @@ TEST_F(MeasuredTest, MeasuresWrittenOperandsOnCopies) {
 TEST_F(MeasuredTest, IgnoresKernelsThatFail) {
   static std::atomic<int> runs{0};  // static because the kernel stays registered
   add_backend_with("measured-fails", "timed",
-                   {{"xlogy.Tensor", "fails", 9, kAll, [](mt_ctx* ctx, const void*) {
+                   {{"xlogy.Tensor", "fails", 9, kTakesAll, [](mt_ctx* ctx, const void*) {
                        ctx->set_error(ctx, MT_ERROR_VALUE, "no luck");
                        return int{MT_ERROR_VALUE};
                      }}});

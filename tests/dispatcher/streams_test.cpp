@@ -18,7 +18,7 @@ using testing::full;
 using testing::Values;
 using testing::values;
 
-Tensor on_device(const Tensor& x, int index = 0) { return x.to(full().device(index)); }
+Tensor on_full(const Tensor& x, int index = 0) { return x.to(full().device(index)); }
 
 template <class F>
 void on_another_thread(F f) {
@@ -36,7 +36,7 @@ class StreamsTest : public ::testing::Test {
 
 // Verifies that the fake device detects a race between two threads.
 TEST(FakeDeviceTest, NoticesUnorderedWork) {
-  const Tensor x = on_device(tensor({1.0, 2}));
+  const Tensor x = on_full(tensor({1.0, 2}));
   full().take_races();
   Tensor y;
   on_another_thread([&] { y = x * 2; });
@@ -49,7 +49,7 @@ TEST(FakeDeviceTest, NoticesUnorderedWork) {
 
 TEST_F(StreamsTest, OpsRunOnTheDevice) {
   const DeviceCalls before = full().calls();
-  const Tensor x = on_device(tensor({1.0, 2, 3, 4}).view({2, 2}));
+  const Tensor x = on_full(tensor({1.0, 2, 3, 4}).view({2, 2}));
   EXPECT_EQ(full().calls().copies[MT_COPY_TO_DEVICE], before.copies[MT_COPY_TO_DEVICE] + 1);
   EXPECT_EQ(values(mm(x, x) + x.t()), (Values{8, 13, 17, 26}));
   EXPECT_GE(full().calls().kernels, before.kernels + 2);
@@ -61,7 +61,7 @@ TEST_F(StreamsTest, OpsRunOnTheDevice) {
 TEST_F(StreamsTest, MemoryGoesBack) {
   const int64_t before = full().calls().blocks;
   {
-    const Tensor x = on_device(tensor({1.0, 2, 3})).requires_grad_();
+    const Tensor x = on_full(tensor({1.0, 2, 3})).requires_grad_();
     (x * x).sum().backward();
     EXPECT_GT(full().calls().blocks, before);
   }
@@ -70,7 +70,7 @@ TEST_F(StreamsTest, MemoryGoesBack) {
 
 // On a single stream, nothing needs to wait.
 TEST_F(StreamsTest, BackwardOnTheSameThreadNeedsNoEvents) {
-  const Tensor x = on_device(tensor({1.0, 2, 3})).requires_grad_();
+  const Tensor x = on_full(tensor({1.0, 2, 3})).requires_grad_();
   const DeviceCalls before = full().calls();
   const Tensor y = (x * x + x.exp()).sum();
   y.backward();
@@ -81,7 +81,7 @@ TEST_F(StreamsTest, BackwardOnTheSameThreadNeedsNoEvents) {
 }
 
 TEST_F(StreamsTest, BackwardOfAnotherThreadsForward) {
-  const Tensor x = on_device(tensor({1.0, 2, 3})).requires_grad_();
+  const Tensor x = on_full(tensor({1.0, 2, 3})).requires_grad_();
   Tensor y;
   on_another_thread([&] { y = (x * x * 2).sum(); });
   const DeviceCalls before = full().calls();
@@ -95,7 +95,7 @@ TEST_F(StreamsTest, BackwardOfAnotherThreadsForward) {
 
 // Gradients from different streams are added on a third stream.
 TEST_F(StreamsTest, BranchesOfSeveralThreads) {
-  const Tensor x = on_device(tensor({1.0, 2, 3})).requires_grad_();
+  const Tensor x = on_full(tensor({1.0, 2, 3})).requires_grad_();
   const Tensor h = x * 1;
   values(h);  // makes it available to the other threads
   Tensor parts[4];
@@ -110,7 +110,7 @@ TEST_F(StreamsTest, BranchesOfSeveralThreads) {
 }
 
 TEST_F(StreamsTest, AccumulationIntoAGradientThatIsThere) {
-  const Tensor x = on_device(tensor({1.0, 2})).requires_grad_();
+  const Tensor x = on_full(tensor({1.0, 2})).requires_grad_();
   for (int i = 0; i < 3; ++i) {
     Tensor y;
     on_another_thread([&] { y = (x * 3).sum(); });
@@ -120,20 +120,20 @@ TEST_F(StreamsTest, AccumulationIntoAGradientThatIsThere) {
 }
 
 TEST_F(StreamsTest, GradientsGivenAndCaptured) {
-  const Tensor x = on_device(tensor({1.0, 2})).requires_grad_();
+  const Tensor x = on_full(tensor({1.0, 2})).requires_grad_();
   Tensor h, y;
   on_another_thread([&] {
     h = x * x;
     y = h * 3;
   });
-  const Tensor seed = on_device(tensor({1.0, 10})) * 1;  // computed on this thread's stream
+  const Tensor seed = on_full(tensor({1.0, 10})) * 1;  // computed on this thread's stream
   const std::vector<Tensor> grads = autograd::grad({y}, {x, h}, {seed});
   EXPECT_EQ(values(grads[0] * 1), (Values{6, 120}));
   EXPECT_EQ(values(grads[1] * 1), (Values{3, 30}));
 }
 
 TEST_F(StreamsTest, HooksAndRetainedGradients) {
-  const Tensor x = on_device(tensor({1.0, 2})).requires_grad_();
+  const Tensor x = on_full(tensor({1.0, 2})).requires_grad_();
   Tensor h, y, seen;
   on_another_thread([&] {
     h = x * x;
@@ -150,7 +150,7 @@ TEST_F(StreamsTest, HooksAndRetainedGradients) {
 }
 
 TEST_F(StreamsTest, SecondGradientsWaitForTheirStreams) {
-  const Tensor x = on_device(tensor({1.0, 2})).requires_grad_();
+  const Tensor x = on_full(tensor({1.0, 2})).requires_grad_();
   Tensor y;
   on_another_thread([&] { y = (x * x * x).sum(); });
   const Tensor first = autograd::grad({y}, {x}, {}, {.create_graph = true})[0];
@@ -159,7 +159,7 @@ TEST_F(StreamsTest, SecondGradientsWaitForTheirStreams) {
 }
 
 TEST_F(StreamsTest, GradientsCrossDevices) {
-  const Tensor x = on_device(tensor({1.0, 2, 3})).requires_grad_();
+  const Tensor x = on_full(tensor({1.0, 2, 3})).requires_grad_();
   const DeviceCalls before = full().calls();
   const Tensor there = (x * 2).to(full().device(1)) * 3;
   const Tensor back = there.to(full().device(0)) * x;
@@ -172,7 +172,7 @@ TEST_F(StreamsTest, GradientsCrossDevices) {
 
 // The source of a copy may be overwritten immediately.
 TEST_F(StreamsTest, CopiesBetweenDevicesKeepTheirSource) {
-  const Tensor x = on_device(tensor({1.0, 2}));
+  const Tensor x = on_full(tensor({1.0, 2}));
   x.mul_(2);
   const Tensor there = x.to(full().device(1));
   x.add_(1);
@@ -181,13 +181,13 @@ TEST_F(StreamsTest, CopiesBetweenDevicesKeepTheirSource) {
 }
 
 TEST_F(StreamsTest, ManyThreadsOneModel) {
-  const Tensor w = on_device(tensor({1.0, 2})).requires_grad_();
+  const Tensor w = on_full(tensor({1.0, 2})).requires_grad_();
   std::vector<std::thread> threads;
   std::vector<Values> found(4);
   for (size_t t = 0; t < found.size(); ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 20; ++i) {
-        const Tensor input = on_device(tensor({static_cast<double>(t), 1}));
+        const Tensor input = on_full(tensor({static_cast<double>(t), 1}));
         found[t] = values(autograd::grad({(w * w * input).sum()}, {w})[0]);
       }
     });
@@ -199,7 +199,7 @@ TEST_F(StreamsTest, ManyThreadsOneModel) {
 }
 
 TEST_F(StreamsTest, FailingEventsAreErrors) {
-  const Tensor x = on_device(tensor({1.0, 2})).requires_grad_();
+  const Tensor x = on_full(tensor({1.0, 2})).requires_grad_();
   Tensor y;
   on_another_thread([&] { y = (x * x).sum(); });
   for (const char* function : {"record_event", "wait_event"}) {
@@ -214,10 +214,10 @@ TEST_F(StreamsTest, FailingEventsAreErrors) {
 }
 
 TEST_F(StreamsTest, FailingCopiesAreErrors) {
-  const Tensor x = on_device(tensor({1.0, 2}));
+  const Tensor x = on_full(tensor({1.0, 2}));
   full().let_fail("copy");
   expect_error(ErrorCode::kDevice, {"[to] copy_:", "full:0", "failed"}, [&] { x.to(kCPU); });
-  expect_error(ErrorCode::kDevice, {"[to] copy_:"}, [] { on_device(tensor({1.0})); });
+  expect_error(ErrorCode::kDevice, {"[to] copy_:"}, [] { on_full(tensor({1.0})); });
   full().let_fail("synchronize");
   expect_error(ErrorCode::kDevice, {"[to] copy_:", "waiting"}, [&] { x.to(kCPU); });
   full().let_fail("allocate");

@@ -14,17 +14,11 @@
 #include "mytorch/tensor.h"
 #include "tests/dispatcher/fake_device.h"
 #include "tests/nn/data/expect_error.h"
+#include "tests/nn/values.h"
 
 namespace mytorch::testing {
 
 using Values = std::vector<double>;
-
-// Returns the elements in row-major order.
-inline Values values(const Tensor& tensor) {
-  const Tensor flat = tensor.detach().to(kCPU).to(kFloat64).contiguous().view({-1});
-  const double* data = flat.const_data<double>();
-  return {data, data + flat.numel()};
-}
 
 // A device that has memory but no kernels.
 inline FakeDevice& bare() {
@@ -53,6 +47,10 @@ inline float* floats(const mt_tensor* t) { return static_cast<float*>(t->dl.data
 inline int64_t numel(const mt_tensor* t) {
   return count({t->dl.shape, static_cast<size_t>(t->dl.ndim)});
 }
+
+// The flags of a kernel that takes operands of any kind.
+constexpr uint32_t kTakesAll =
+    MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
 
 // A kernel function for a binary operator on contiguous float32 operands: fills the output.
 inline int fill_out(const mt_tensor* out, float value) {

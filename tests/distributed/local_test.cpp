@@ -13,14 +13,14 @@ namespace {
 
 using bodies::expect_error;
 
-class Threads : public testing::TestWithParam<std::tuple<int, size_t>> {};
+class Threads : public ::testing::TestWithParam<std::tuple<int, size_t>> {};
 TEST_P(Threads, Agree) {
   const auto& [ranks, body] = GetParam();
   run_local(ranks, bodies::all()[body].run, 60);
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, Threads,
-                         testing::Combine(testing::Values(1, 2, 3, 4, 5, 8),
-                                          testing::Range<size_t>(0, bodies::all().size())),
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4, 5, 8),
+                                            ::testing::Range<size_t>(0, bodies::all().size())),
                          [](const auto& info) {
                            return bodies::all()[std::get<1>(info.param)].name +
                                   std::to_string(std::get<0>(info.param));

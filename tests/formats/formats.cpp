@@ -21,10 +21,6 @@
 namespace mytorch::testing {
 namespace {
 
-void require(bool holds, const std::string& what) {
-  if (!holds) throw Inconsistent(what);
-}
-
 // Calls `read`, which may refuse the file only with Error(kIo) that names it.
 template <class F>
 void read_named(const std::string& path, F read) {

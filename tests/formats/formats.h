@@ -12,6 +12,9 @@ namespace mytorch::testing {
 struct Inconsistent : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+inline void require(bool holds, const std::string& what) {
+  if (!holds) throw Inconsistent(what);
+}
 
 struct Format {
   std::string name;

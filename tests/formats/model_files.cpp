@@ -15,10 +15,6 @@
 namespace mytorch::testing {
 namespace {
 
-void require(bool holds, const std::string& what) {
-  if (!holds) throw Inconsistent(what);
-}
-
 std::string golden(const std::string& path) { return read_file(TESTS "/" + path); }
 
 // ---- tokenizers ----

@@ -16,10 +16,6 @@
 namespace mytorch::testing {
 namespace {
 
-void require(bool holds, const std::string& what) {
-  if (!holds) throw Inconsistent(what);
-}
-
 // Programs that train, with views, random numbers, lists, strings and memory of all kinds.
 std::string saved_step(const std::string& folder) {
   const std::string path = folder + "/sample.mtg";

@@ -31,7 +31,7 @@ uint64_t fresh_seed() {
   static uint64_t number = 0;
   return seed + ++number;
 }
-Tensor drawn(IntList sizes) {
+Tensor drawn_afresh(IntList sizes) {
   return randn(sizes, kFloat32, {}, Generator(fresh_seed())).to(test_device());
 }
 
@@ -43,7 +43,7 @@ TEST(Breaks, AHostReadSplitsTheGraph) {
   };
   auto compiled = compile(f, kBreaks);
   for (int i = 0; i < 5; ++i) {
-    const Tensor x = drawn({4, 5});
+    const Tensor x = drawn_afresh({4, 5});
     expect_same(compiled(x), f(x));
   }
   const CompileStats stats = compiled.stats();
@@ -66,7 +66,7 @@ TEST(Breaks, AFunctionThatOneGraphHoldsIsOne) {
         return (x + 1).sum();
       },
       kBreaks);
-  for (int i = 0; i < 4; ++i) compiled(drawn({3}));
+  for (int i = 0; i < 4; ++i) compiled(drawn_afresh({3}));
   EXPECT_EQ(calls, 1);
   EXPECT_EQ(compiled.stats().replayed, 3);
   EXPECT_TRUE(compiled.stats().breaks.empty());
@@ -90,7 +90,7 @@ TEST(Breaks, BranchesPickTheirContinuation) {
   };
   auto compiled = compile(f, kBreaks);
   for (int i = 0; i < 12; ++i) {
-    const Tensor x = drawn({64}) + (i % 3 == 0 ? 3.0 : -3.0);
+    const Tensor x = drawn_afresh({64}) + (i % 3 == 0 ? 3.0 : -3.0);
     expect_same(compiled(x), f(x));
   }
   EXPECT_EQ(positive, 8);
@@ -113,7 +113,7 @@ TEST(Breaks, ABranchInTheMiddleOfASegmentSplitsIt) {
   auto compiled = compile(f, kBreaks);
   for (int i = 0; i < 12; ++i) {
     cubic = i % 4 >= 2;
-    const Tensor x = drawn({8});
+    const Tensor x = drawn_afresh({8});
     expect_same(compiled(x), f(x));
   }
   const CompileStats stats = compiled.stats();
@@ -153,7 +153,7 @@ TEST(Breaks, NumbersThatDifferInEachCallRunOutsideOfGraphs) {
   };
   auto compiled = compile(f, kBreaks);
   for (int i = 0; i < 10; ++i) {
-    const Tensor x = drawn({16});
+    const Tensor x = drawn_afresh({16});
     expect_same(compiled(x), f(x));
   }
   EXPECT_LE(compiled.stats().recorded, 4);
@@ -185,7 +185,7 @@ TEST(Breaks, HostMadeTensorsMayBeWrittenWithoutAnythingElse) {
   };
   auto compiled = compile(f, kBreaks);
   for (int i = 0; i < 5; ++i) {
-    const Tensor x = drawn({3});
+    const Tensor x = drawn_afresh({3});
     expect_same(compiled(x), f(x));
   }
   EXPECT_EQ(compiled.stats().replayed, 4);
@@ -244,7 +244,8 @@ TEST(Breaks, BackwardOutsideOfTheFunction) {
   };
   auto compiled = compile(f, kBreaks);
   for (int i = 0; i < 4; ++i) {
-    const Tensor x = drawn({2, 5}).requires_grad_(), same = x.detach().clone().requires_grad_();
+    const Tensor x = drawn_afresh({2, 5}).requires_grad_(),
+                 same = x.detach().clone().requires_grad_();
     compiled(x).sum().backward();
     f(same).sum().backward();
     expect_same(x.grad(), same.grad());
@@ -267,7 +268,7 @@ TEST(Breaks, AliasesViewsAndWritesKeepTheirOrder) {
   };
   auto compiled = compile(f, kBreaks);
   for (int i = 0; i < 8; ++i) {
-    const Tensor x = drawn({2, 3}), x2 = x.clone(), s = zeros({3}, kFloat32, test_device()),
+    const Tensor x = drawn_afresh({2, 3}), x2 = x.clone(), s = zeros({3}, kFloat32, test_device()),
                  s2 = zeros({3}, kFloat32, test_device());
     const auto a = compiled(x, s);
     const auto b = f(x2, s2);
@@ -289,7 +290,7 @@ TEST(Breaks, HostWritesWaitForWhatReads) {
   };
   auto compiled = compile(f, kBreaks);
   for (int i = 0; i < 5; ++i) {
-    const Tensor x = drawn({3}).cpu(), x2 = x.clone();
+    const Tensor x = drawn_afresh({3}).cpu(), x2 = x.clone();
     const auto a = compiled(x), b = f(x2);
     expect_same(a[0], b[0]);
     expect_same(a[1], b[1]);
@@ -307,7 +308,7 @@ TEST(Breaks, RandomNumbersContinueTheGenerator) {
   };
   auto compiled = compile(f, kBreaks);
   for (int i = 0; i < 6; ++i) {
-    const Tensor x = drawn({4});
+    const Tensor x = drawn_afresh({4});
     manual_seed(static_cast<uint64_t>(i));
     const Tensor a = compiled(x);
     const uint64_t call = default_generator().call();
@@ -346,7 +347,7 @@ TEST(Breaks, ErrorsLeaveWhatWasBefore) {
 }
 
 TEST(Breaks, AnErrorOfAKernelComesWhenTheSegmentRuns) {
-  const Tensor table = drawn({5, 3});
+  const Tensor table = drawn_afresh({5, 3});
   auto compiled = compile(
       [&](const Tensor& index) {
         const Tensor rows = embedding(table, index) + 1;
@@ -369,7 +370,7 @@ TEST(Breaks, SavedValuesAreStillCheckedForWrites) {
       },
       kBreaks);
   for (int i = 0; i < 3; ++i) {
-    const Tensor x = drawn({3}).requires_grad_();
+    const Tensor x = drawn_afresh({3}).requires_grad_();
     EXPECT_THROW(compiled(x).backward(), Error);
   }
   auto good = compile(
@@ -380,7 +381,7 @@ TEST(Breaks, SavedValuesAreStillCheckedForWrites) {
       },
       kBreaks);
   for (int i = 0; i < 3; ++i) {
-    const Tensor x = drawn({3}).requires_grad_();
+    const Tensor x = drawn_afresh({3}).requires_grad_();
     good(x).backward();
     EXPECT_TRUE(x.grad().defined());
   }
@@ -396,7 +397,7 @@ TEST(Breaks, CheckComparesSegments) {
   auto compiled = compile(f, {.allow_breaks = true});
   unsetenv("MYTORCH_COMPILE");
   for (int i = 0; i < 4; ++i) {
-    const Tensor x = drawn({3, 3});
+    const Tensor x = drawn_afresh({3, 3});
     manual_seed(5);
     const Tensor a = compiled(x);
     manual_seed(5);
@@ -406,7 +407,7 @@ TEST(Breaks, CheckComparesSegments) {
   setenv("MYTORCH_COMPILE", "off", 1);
   auto off = compile(f, {.allow_breaks = true});
   unsetenv("MYTORCH_COMPILE");
-  off(drawn({3, 3}));
+  off(drawn_afresh({3, 3}));
   EXPECT_EQ(off.stats().recorded, 0);
 }
 
@@ -422,7 +423,7 @@ TEST(Breaks, ATreeIsBounded) {
       },
       {.cache_size = 3, .allow_breaks = true});
   for (int i = 0; i < 60; ++i) {
-    const Tensor x = drawn({3});
+    const Tensor x = drawn_afresh({3});
     const Tensor y = compiled(x);
     ASSERT_TRUE(y.defined());
   }
@@ -438,7 +439,7 @@ TEST(Breaks, MemoryOfIntermediatesIsFreed) {
       },
       kBreaks);
   for (int i = 0; i < 3; ++i) {
-    const Tensor x = drawn({3});
+    const Tensor x = drawn_afresh({3});
     const Tensor y = compiled(x);
     EXPECT_EQ(x.impl()->storage->refs.load(), 1u);
     EXPECT_EQ(y.impl()->storage->refs.load(), 1u);

@@ -15,16 +15,6 @@ class Mode {
   ~Mode() { unsetenv("MYTORCH_COMPILE"); }
 };
 
-template <class F>
-std::string message_of(const F& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(CompileMode, OffRunsTheFunction) {
   const Mode mode("off");
   int calls = 0;
@@ -39,7 +29,7 @@ TEST(CompileMode, OffRunsTheFunction) {
 
 TEST(CompileMode, UnknownWordsAreErrors) {
   const Mode mode("maybe");
-  EXPECT_NE(message_of([] { compile([](const Tensor& x) { return x; }); }).find("'maybe'"),
+  EXPECT_NE(error_of([] { compile([](const Tensor& x) { return x; }); }).find("'maybe'"),
             std::string::npos);
 }
 
@@ -72,24 +62,24 @@ TEST(CompileMode, CheckNamesWhatDiffers) {
   int calls = 0;
   auto result = compile([&](const Tensor& x) { return x.clone().fill_(++calls); });
   result(zeros({2}));
-  EXPECT_NE(message_of([&] { result(zeros({2})); })
+  EXPECT_NE(error_of([&] { result(zeros({2})); })
                 .find("result 0 of the compiled function of shape (2,) differs in 2 of 2 elements, "
                       "first in element 0: 1, and 2 in the function"),
             std::string::npos);
   auto argument = compile([&](const Tensor& x) { x.add_(++calls); });
   argument(zeros({2}));
-  EXPECT_NE(message_of([&] { argument(zeros({2})); }).find("argument 0 of the compiled"),
+  EXPECT_NE(error_of([&] { argument(zeros({2})); }).find("argument 0 of the compiled"),
             std::string::npos);
   const Tensor total = zeros({2}), leaf = ones({2}).requires_grad_();
   auto outside = compile([&] { total.add_(++calls); });
   outside();
-  EXPECT_NE(message_of([&] { outside(); }).find("outside(0) of the compiled"), std::string::npos);
+  EXPECT_NE(error_of([&] { outside(); }).find("outside(0) of the compiled"), std::string::npos);
   auto grad = compile([&] {
     leaf.set_grad({});
     (leaf * ++calls).sum().backward();
   });
   grad();
-  EXPECT_NE(message_of([&] { grad(); }).find("the grad of outside(0) of the compiled"),
+  EXPECT_NE(error_of([&] { grad(); }).find("the grad of outside(0) of the compiled"),
             std::string::npos);
   auto draws = compile([&](const Tensor& x) {
     if (++calls % 2 == 0) return x + 0;
@@ -97,7 +87,7 @@ TEST(CompileMode, CheckNamesWhatDiffers) {
   });
   calls = 0;
   draws(zeros({2}));
-  EXPECT_NE(message_of([&] { draws(zeros({2})); }).find("random calls"), std::string::npos);
+  EXPECT_NE(error_of([&] { draws(zeros({2})); }).find("random calls"), std::string::npos);
 }
 
 }  // namespace

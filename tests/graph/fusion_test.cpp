@@ -11,10 +11,6 @@
 namespace mytorch {
 namespace {
 
-Tensor drawn(IntList sizes, uint64_t seed, ScalarType dtype = kFloat32) {
-  return randn(sizes, kFloat32, {}, Generator(seed)).to(dtype).to(test_device());
-}
-
 // Compiles, runs often enough to replay, and returns what the plan looks like.
 template <class F>
 CompileStats plan_of(F f, const Tensor& x, CompileMode mode = CompileMode::kDefault) {

@@ -11,9 +11,6 @@ namespace {
 
 namespace F = nn::functional;
 
-Tensor drawn(IntList sizes, uint64_t seed) {
-  return randn(sizes, kFloat32, {}, Generator(seed)).to(test_device());
-}
 Tensor parameter(IntList sizes, uint64_t seed) { return drawn(sizes, seed).requires_grad_(); }
 
 void expect_close(const Tensor& a, const Tensor& b) {

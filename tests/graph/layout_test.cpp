@@ -6,20 +6,19 @@
 #include "mytorch/compile.h"
 #include "mytorch/mytorch.h"
 #include "mytorch/nn/models/resnet.h"
+#include "tests/graph/device.h"
 
 namespace mytorch {
 namespace {
 
 namespace F = nn::functional;
 
-Tensor drawn(IntList sizes, uint64_t seed) { return randn(sizes, kFloat32, {}, Generator(seed)); }
-
 // Returns how often the pass changed a function, whose results are compared with its own.
 template <class Function>
 int64_t fired(const Function& f, const Tensor& like, CompileMode mode = CompileMode::kDefault) {
   auto compiled = compile(f, {.mode = mode});
   for (uint64_t i = 0; i < 4; ++i) {
-    const Tensor x = drawn(like.sizes(), 40 + i).to(like.dtype());
+    const Tensor x = drawn_on_cpu(like.sizes(), 40 + i).to(like.dtype());
     const Tensor expected = f(x.clone()), found = compiled(x);
     EXPECT_TRUE(allclose(found, expected, 1e-3, 1e-3)) << i;
     EXPECT_TRUE(found.strides() == expected.strides()) << i;
@@ -30,7 +29,7 @@ int64_t fired(const Function& f, const Tensor& like, CompileMode mode = CompileM
   return at == stats.rewritten.end() ? 0 : at->second;
 }
 
-class Layout : public testing::Test {
+class Layout : public ::testing::Test {
  protected:
   // The convolutions of cpu-onednn gain.
   void SetUp() override {
@@ -42,9 +41,9 @@ class Layout : public testing::Test {
   }
 
   const NoGradGuard no_grad;
-  const Tensor x = drawn({2, 64, 32, 32}, 1);
-  Tensor w = drawn({64, 64, 3, 3}, 2) * 0.03;
-  const Tensor b = drawn({64}, 3);
+  const Tensor x = drawn_on_cpu({2, 64, 32, 32}, 1);
+  Tensor w = drawn_on_cpu({64, 64, 3, 3}, 2) * 0.03;
+  const Tensor b = drawn_on_cpu({64}, 3);
 
   Tensor conv(const Tensor& input) const { return conv2d(input, w, b, {1, 1}, {1, 1}); }
   // Enough of them, beside which the copies of the first input and of the result are small.
@@ -67,7 +66,7 @@ TEST_F(Layout, WeightsThatChangeAreConvertedAgain) {
   for (int i = 0; i < 6; ++i) {
     EXPECT_TRUE(allclose(compiled(x), stack(x), 1e-3, 1e-3)) << i;
     if (i == 3) w.mul_(0.5);
-    if (i == 4) w.set_data(drawn({64, 64, 3, 3}, 9) * 0.03);
+    if (i == 4) w.set_data(drawn_on_cpu({64, 64, 3, 3}, 9) * 0.03);
   }
   EXPECT_GT(compiled.stats().kept, 0);
 }
@@ -123,7 +122,7 @@ TEST_F(Layout, TrainingKeepsItsOwn) {
 TEST_F(Layout, ResNet) {
   nn::models::ResNet net(nn::models::ResNetConfig::resnet18());
   net.eval();
-  EXPECT_EQ(fired([&](const Tensor& in) { return net(in); }, drawn({1, 3, 64, 64}, 1)), 1);
+  EXPECT_EQ(fired([&](const Tensor& in) { return net(in); }, drawn_on_cpu({1, 3, 64, 64}, 1)), 1);
 }
 
 }  // namespace

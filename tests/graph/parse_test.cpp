@@ -9,15 +9,12 @@
 #include "mytorch/mytorch.h"
 #include "mytorch/nn/functional.h"
 #include "tests/autograd/util.h"
+#include "tests/graph/device.h"
 
 namespace mytorch::graph {
 namespace {
 
 namespace F = nn::functional;
-
-Tensor channels_last(const Tensor& x) {
-  return x.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2});
-}
 
 template <class F>
 Graph recorded(const std::vector<Tensor>& arguments, const F& f) {

@@ -17,6 +17,7 @@
 #include "nn/serialize/npy.h"
 #include "tests/autograd/util.h"
 #include "tests/core/same_bits.h"
+#include "tests/graph/device.h"
 #include "tests/nn/data/temp_directory.h"
 
 namespace mytorch {
@@ -27,11 +28,6 @@ namespace F = nn::functional;
 using testing::read_file;
 using testing::TempDirectory;
 using testing::write_file;
-
-Tensor channels_last(const Tensor& x) {
-  return x.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2});
-}
-Tensor drawn(IntList sizes, uint64_t seed) { return randn(sizes, kFloat32, {}, Generator(seed)); }
 
 template <class F>
 std::string message_of(const F& f, ErrorCode code) {
@@ -67,7 +63,7 @@ class ProgramFile : public ::testing::Test {
 
 TEST_F(ProgramFile, RunsWithoutItsSource) {
   Tensor expected;
-  const Tensor x = drawn({5, 6}, 1);
+  const Tensor x = drawn_on_cpu({5, 6}, 1);
   {
     nn::Sequential net(nn::Linear(6, 8), nn::GELU(), nn::Linear(8, 3));
     auto f = compile([&](const Tensor& input) {
@@ -102,7 +98,7 @@ TEST_F(ProgramFile, RunsWithoutItsSource) {
 TEST_F(ProgramFile, ATrainingStepContinuesFromItsState) {
   nn::Sequential net(nn::Linear(6, 8), nn::Dropout(0.5), nn::ReLU(), nn::Linear(8, 4));
   nn::optim::AdamW optimizer(net.parameters(), {.lr = 1e-2});
-  const Tensor x = drawn({5, 6}, 1), y = tensor({0, 1, 2, 3, 0});
+  const Tensor x = drawn_on_cpu({5, 6}, 1), y = tensor({0, 1, 2, 3, 0});
   auto step = compile([&](const Tensor& input, const Tensor& target) {
     optimizer.zero_grad();
     const Tensor loss = F::cross_entropy(net(input), target);
@@ -126,7 +122,7 @@ TEST_F(ProgramFile, ATrainingStepContinuesFromItsState) {
 
 TEST_F(ProgramFile, GradsThatAccumulateAreState) {
   nn::Linear net(3, 2);
-  const Tensor x = drawn({4, 3}, 1);
+  const Tensor x = drawn_on_cpu({4, 3}, 1);
   auto f = compile([&](const Tensor& input) { net(input).sum().backward(); });
   net(x).sum().backward();
   f(x);
@@ -159,7 +155,7 @@ TEST_F(ProgramFile, WritesToInputsReachThem) {
 }
 
 TEST_F(ProgramFile, InputsThatSharedMemoryMustShareIt) {
-  const Tensor x = drawn({6}, 1);
+  const Tensor x = drawn_on_cpu({6}, 1);
   auto f = compile([](const Tensor& a, const Tensor& b) {
     a.mul_(2);
     return a + b;
@@ -180,16 +176,16 @@ TEST_F(ProgramFile, InputsThatSharedMemoryMustShareIt) {
 
 TEST_F(ProgramFile, TensorsFromOutsideKeepTheirGeometry) {
   // detach() gives tensors that are views of none, and lie within memory as before.
-  const Tensor base = drawn({4, 9}, 1).slice(1, 2, 8).detach(),
-               filters = channels_last(drawn({4, 3, 2, 2}, 2));
+  const Tensor base = drawn_on_cpu({4, 9}, 1).slice(1, 2, 8).detach(),
+               filters = channels_last(drawn_on_cpu({4, 3, 2, 2}, 2));
   const Tensor mask = tensor({1, 0, 1, 1}, kBool).view({2, 2}).t().detach();
-  const Tensor row = drawn({1}, 3).expand({6}).detach();
+  const Tensor row = drawn_on_cpu({1}, 3).expand({6}).detach();
   auto f = compile([&](const Tensor& x) {
     base.select(0, 1).add_(1);
     const Tensor y = conv2d(x, filters);
     return std::tuple(base.slice(1, 2, 4).t() + where(mask, 1.0, 2.0).sum(), y, row + base);
   });
-  const Tensor x = drawn({1, 3, 5, 5}, 4);
+  const Tensor x = drawn_on_cpu({1, 3, 5, 5}, 4);
   f(x);
   f.save(path_);
   Program program = load(path_, CompileMode::kExact);
@@ -210,7 +206,7 @@ TEST_F(ProgramFile, MemoryMayBeFilledThroughViews) {
     made.select(0, 1).fill_(5);
     return made;
   });
-  const Tensor x = drawn({3}, 1), expected = stack({x, full({3}, 5, kFloat32)});
+  const Tensor x = drawn_on_cpu({3}, 1), expected = stack({x, full({3}, 5, kFloat32)});
   for (int i = 0; i < 4; ++i) expect_same(f(x), expected);
   EXPECT_EQ(f.stats().recorded, 1);
   f.save(path_);
@@ -296,7 +292,7 @@ TEST_F(ProgramFile, OperatorsThatGiveOtherResultsAreErrors) {
 // Graphs with other numbers, values, types and operators in the places of theirs are refused, or
 // run to results or errors.
 TEST_F(ProgramFile, DamagedGraphsEndInErrors) {
-  const Tensor table = drawn({4, 3}, 1), mask = ones({3}, kBool), seen = zeros({3, 2}).t();
+  const Tensor table = drawn_on_cpu({4, 3}, 1), mask = ones({3}, kBool), seen = zeros({3, 2}).t();
   auto f = compile([&](const Tensor& x, const Tensor& index) {
     x.select(0, 1).mul_(2);
     const std::vector<Tensor> parts = split(x.transpose(0, 1), 1, 1);
@@ -418,9 +414,9 @@ TEST_F(ProgramFile, TheCInterfaceRunsPrograms) {
 
 TEST_F(ProgramFile, NpyFilesRoundTrip) {
   const std::string path = folder_.path() + "/x.npy";
-  for (const Tensor& x :
-       {drawn({2, 3}, 1).t(), tensor({1, 0}, kBool), tensor({3}, kInt16).sum(), drawn({0, 4}, 1),
-        drawn({3}, 2).to(kComplex64), drawn({5}, 3).to(kFloat16)}) {
+  for (const Tensor& x : {drawn_on_cpu({2, 3}, 1).t(), tensor({1, 0}, kBool),
+                          tensor({3}, kInt16).sum(), drawn_on_cpu({0, 4}, 1),
+                          drawn_on_cpu({3}, 2).to(kComplex64), drawn_on_cpu({5}, 3).to(kFloat16)}) {
     nn::save_npy(path, x);
     const Tensor back = nn::load_npy(path);
     expect_same(back, x);
@@ -445,7 +441,7 @@ void save_example(const std::string& folder, const std::string& name) {
   manual_seed(1);
   nn::Sequential net(nn::Conv2d(1, 2, 3), nn::ReLU(), nn::Flatten(), nn::Linear(18, 4));
   nn::optim::AdamW optimizer(net.parameters(), {.lr = 1e-2});
-  const Tensor x = drawn({3, 1, 5, 5}, 1), y = tensor({0, 1, 2});
+  const Tensor x = drawn_on_cpu({3, 1, 5, 5}, 1), y = tensor({0, 1, 2});
   const Tensor seen = zeros({4, 2}).t();
   auto step = compile([&](const Tensor& input, const Tensor& target) {
     optimizer.zero_grad();

@@ -7,14 +7,13 @@
 #include "mytorch/mytorch.h"
 #include "mytorch/nn/models/gpt2.h"
 #include "tests/autograd/util.h"
+#include "tests/graph/device.h"
 
 namespace mytorch {
 namespace {
 
 namespace F = nn::functional;
 constexpr CompileMode kExact = CompileMode::kExact, kDefault = CompileMode::kDefault;
-
-Tensor drawn(IntList sizes, uint64_t seed) { return randn(sizes, kFloat32, {}, Generator(seed)); }
 
 int64_t count_of(const CompileStats& stats, const std::string& name) {
   const auto found = stats.rewritten.find(name);
@@ -31,7 +30,7 @@ Trained train(CompileMode mode, double budget, bool compiled, const Loss& loss_o
   Trained found;
   std::vector<Tensor> weights;
   for (uint64_t i = 0; i < 3; ++i) {
-    weights.push_back((drawn({32, 32}, 10 + i) * 0.2).requires_grad_());
+    weights.push_back((drawn_on_cpu({32, 32}, 10 + i) * 0.2).requires_grad_());
   }
   nn::optim::SGD sgd(weights, nn::optim::SGDOptions(0.05));
   const auto step = [&](const Tensor& x) {
@@ -43,7 +42,7 @@ Trained train(CompileMode mode, double budget, bool compiled, const Loss& loss_o
   };
   auto fast = compile(step, {.mode = mode, .memory_budget = budget});
   for (uint64_t i = 0; i < 4; ++i) {
-    const Tensor x = drawn({64, 32}, 20 + i);
+    const Tensor x = drawn_on_cpu({64, 32}, 20 + i);
     found.values.push_back(compiled ? fast(x) : step(x));
   }
   found.stats = fast.stats();
@@ -136,14 +135,14 @@ TEST(Recomputation, DropoutKeepsItsMask) {
 }
 
 TEST(Recomputation, ABackwardOutsideReadsFewerValues) {
-  const Tensor w = (drawn({32, 32}, 3) * 0.2).requires_grad_();
+  const Tensor w = (drawn_on_cpu({32, 32}, 3) * 0.2).requires_grad_();
   const auto f = [&](const Tensor& x) {
     return matmul(F::silu(matmul(F::silu(matmul(x, w)), w)), w);
   };
   for (const CompileMode mode : {kExact, kDefault}) {
     auto compiled = compile(f, {.mode = mode, .memory_budget = 0});
     for (uint64_t i = 0; i < 4; ++i) {
-      const Tensor x = drawn({64, 32}, 30 + i);
+      const Tensor x = drawn_on_cpu({64, 32}, 30 + i);
       const Tensor expected = autograd::grad({(f(x) * f(x)).sum()}, {w})[0];
       const Tensor y = compiled(x);
       EXPECT_TRUE(allclose(autograd::grad({(y * y).sum()}, {w})[0], expected, 1e-4, 1e-4));

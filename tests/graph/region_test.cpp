@@ -16,10 +16,6 @@ namespace {
 
 namespace F = nn::functional;
 
-Tensor drawn(IntList sizes, uint64_t seed) {
-  return randn(sizes, kFloat32, {}, Generator(seed)).to(test_device());
-}
-
 // Claims the nodes of some operators.
 std::function<void(const sdk::Region&, std::span<int32_t>)> claim_named(
     std::vector<std::string> names) {
@@ -32,7 +28,7 @@ std::function<void(const sdk::Region&, std::span<int32_t>)> claim_named(
   };
 }
 
-class Regions : public testing::Test {
+class Regions : public ::testing::Test {
  protected:
   Regions() { reset_test_regions(); }
   ~Regions() override { reset_test_regions(); }
@@ -354,7 +350,7 @@ TEST_F(Regions, ABackwardOutsideOfTheFunctionIsTheSame) {
 
 TEST_F(Regions, LoadedProgramsHaveRegionsAndConstants) {
   const Tensor w = drawn({4, 4}, 13);
-  const std::string path = testing::TempDir() + "regions.mtg";
+  const std::string path = ::testing::TempDir() + "regions.mtg";
   {
     auto compiled = compile([&](const Tensor& x) { return tanh(matmul(x, w)); });
     compiled(drawn({3, 4}, 14));

@@ -15,10 +15,6 @@
 namespace mytorch {
 namespace {
 
-Tensor drawn(std::vector<int64_t> sizes, uint64_t seed, ScalarType dtype = kFloat32) {
-  return randn(IntList(sizes), kFloat32, {}, Generator(seed)).to(dtype).to(test_device());
-}
-
 // How often a rule fired.
 template <class C>
 int64_t fired(const C& compiled, const std::string& name) {
@@ -479,7 +475,7 @@ struct Wrong {
   graph::Rewrite rule;
   const char* error;
 };
-class WrongRule : public testing::TestWithParam<Wrong> {};
+class WrongRule : public ::testing::TestWithParam<Wrong> {};
 TEST_P(WrongRule, SaysWhere) {
   graph::Rewrite rule = GetParam().rule;
   rule.name = "wrong";
@@ -493,7 +489,7 @@ TEST_P(WrongRule, SaysWhere) {
 }
 INSTANTIATE_TEST_SUITE_P(
     Texts, WrongRule,
-    testing::Values(
+    ::testing::Values(
         Wrong{"operator", {"", "x + expp(x)", "x"}, "pattern, column 5: unknown operator `expp`"},
         Wrong{"name",
               {"", "exp(x)", "log(y)"},
@@ -516,7 +512,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"whole",
               {"", "x * 9007199254740993", "x"},
               "the number '9007199254740993' is out of range"}),
-    [](const testing::TestParamInfo<Wrong>& info) { return info.param.name; });
+    [](const ::testing::TestParamInfo<Wrong>& info) { return info.param.name; });
 
 TEST(Rewrite, PassesMayBeAdded) {
   // Takes the double of what has the shape of no other test.

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "mytorch/nn/functional.h"
@@ -10,6 +9,7 @@
 #include "mytorch/ops/log_softmax.h"
 #include "mytorch/ops/sum.h"
 #include "tests/nn/data/expect_error.h"
+#include "tests/nn/golden.h"
 #include "tests/nn/values.h"
 
 namespace mytorch::nn {
@@ -19,19 +19,7 @@ namespace F = functional;
 using mytorch::testing::expect_error;
 using mytorch::testing::expect_values;
 using mytorch::testing::filled;
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-Tensor wave(const std::vector<int64_t>& sizes, double phase) {
-  int64_t numel = 1;
-  for (const int64_t size : sizes) numel *= size;
-  std::vector<double> numbers;
-  for (int64_t i = 0; i < numel; ++i) {
-    const auto at = static_cast<double>(i);
-    numbers.push_back(std::sin(0.7 * at + phase + 0.3 * std::sin(1.9 * at)));
-  }
-  return filled(sizes, numbers, kFloat64);
-}
+using mytorch::testing::kInfinity;
 
 Tensor integers(const std::vector<int64_t>& numbers) { return tensor(numbers, kInt64); }
 

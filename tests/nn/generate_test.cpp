@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -31,9 +30,8 @@ namespace {
 using mytorch::testing::expect_error;
 using mytorch::testing::expect_values;
 using mytorch::testing::filled;
+using mytorch::testing::kInfinity;
 using mytorch::testing::values;
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // ---- processors ----
 

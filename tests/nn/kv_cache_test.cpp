@@ -28,10 +28,10 @@ constexpr int64_t kLayers = 2, kHeads = 2, kQueries = 4, kWidth = 8, kValueWidth
 
 // The queries, keys and values of one token in one layer: a function of its sequence, position and
 // layer alone.
-struct Inputs {
+struct LayerInputs {
   Tensor query, key, value;
 };
-Inputs inputs(int64_t sequence, int64_t begin, int64_t count, int64_t layer) {
+LayerInputs inputs(int64_t sequence, int64_t begin, int64_t count, int64_t layer) {
   const auto wave = [&](int64_t heads, int64_t width, double phase) {
     std::vector<double> numbers;
     for (int64_t h = 0; h < heads; ++h) {
@@ -48,8 +48,8 @@ Inputs inputs(int64_t sequence, int64_t begin, int64_t count, int64_t layer) {
 }
 
 // The inputs of counts[n] tokens of sequence n from begin[n], followed by padding to the longest.
-Inputs batch(const std::vector<int64_t>& sequences, const std::vector<int64_t>& begin,
-             const std::vector<int64_t>& counts, int64_t layer) {
+LayerInputs batch(const std::vector<int64_t>& sequences, const std::vector<int64_t>& begin,
+                  const std::vector<int64_t>& counts, int64_t layer) {
   int64_t length = 0;
   for (const int64_t count : counts) length = std::max(length, count);
   std::vector<Tensor> q, k, v;
@@ -58,7 +58,7 @@ Inputs batch(const std::vector<int64_t>& sequences, const std::vector<int64_t>& 
     const auto padded = [&](const Tensor& x) {
       return cat({x, randn({x.size(0), length - counts[n], x.size(2)}) * 100}, 1);
     };
-    const Inputs one = inputs(sequences[n], begin[n], counts[n], layer);
+    const LayerInputs one = inputs(sequences[n], begin[n], counts[n], layer);
     q.push_back(padded(one.query));
     k.push_back(padded(one.key));
     v.push_back(padded(one.value));
@@ -69,7 +69,7 @@ Inputs batch(const std::vector<int64_t>& sequences, const std::vector<int64_t>& 
 // The attention of tokens begin..begin + count of a sequence without a cache.
 Tensor expected(int64_t sequence, int64_t begin, int64_t count, int64_t layer,
                 const CachedAttentionArgs& options) {
-  const Inputs all = inputs(sequence, 0, begin + count, layer);
+  const LayerInputs all = inputs(sequence, 0, begin + count, layer);
   const int64_t left = options.window == 0 ? -1 : options.window - 1;
   const Tensor whole = std::get<0>(attention_forward(
       all.query.unsqueeze(0), all.key.unsqueeze(0), all.value.unsqueeze(0), {}, options.slopes,
@@ -91,7 +91,7 @@ class Decoder {
     const bool padded = counts != std::vector<int64_t>(counts.size(), longest);
     if (padded) cache.set_counts(counts);
     for (int64_t layer = 0; layer < kLayers; ++layer) {
-      const Inputs now = batch(sequences, begin, counts, layer);
+      const LayerInputs now = batch(sequences, begin, counts, layer);
       const Tensor found = cache.attend(layer, now.query, now.key, now.value, options_);
       for (size_t n = 0; n < counts.size(); ++n) {
         const Tensor other = expected(sequences[n], begin[n], counts[n], layer, options_);
@@ -242,7 +242,7 @@ TEST_P(Caches, MaskTellsWhatAppendReturns) {
   expect_values(mask, {1, 1, 0, 0, 0, 1, 1, 1, 0, 0, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1});
   expect_values(decoder.cache.mask(2, kCPU, 2),
                 {1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1});
-  const Inputs now = batch({0, 1}, {1, 3}, {2, 2}, 0);
+  const LayerInputs now = batch({0, 1}, {1, 3}, {2, 2}, 0);
   const auto [keys, found] = decoder.cache.append(0, now.key, now.value);
   EXPECT_EQ(keys.sizes().vec(), (std::vector<int64_t>{2, 2, 5, 8}));
   expect_values(keys.select(0, 1), values(inputs(1, 0, 5, 0).key));
@@ -253,7 +253,7 @@ TEST_P(Caches, AForwardThatFailsLeavesTheLengths) {
   const NoGradGuard no_grad;
   Decoder decoder(make(1, 8));
   decoder.step({3});
-  const Inputs now = batch({0}, {3}, {2}, 0);
+  const LayerInputs now = batch({0}, {3}, {2}, 0);
   decoder.cache.attend(0, now.query, now.key, now.value);  // and layer 1 never comes
   EXPECT_EQ(decoder.cache.lengths()[0], 3);
   decoder.step({5});
@@ -263,7 +263,7 @@ TEST_P(Caches, OverflowNamesTheSequenceAndChangesNothing) {
   const NoGradGuard no_grad;
   Decoder decoder(make(2, 4));
   decoder.step({2, 4});
-  const Inputs now = batch({0, 1}, {2, 4}, {1, 1}, 0);
+  const LayerInputs now = batch({0, 1}, {2, 4}, {1, 1}, 0);
   expect_error(ErrorCode::kValue, {"[KVCache] sequence 1", "4 tokens", "capacity of 4", "larger"},
                [&] { decoder.cache.attend(0, now.query, now.key, now.value); });
   decoder.step({2, 0});

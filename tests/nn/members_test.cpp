@@ -41,10 +41,10 @@ struct Local : Module {
   }
 };
 
-struct Pair : Module {
+struct MemberPair : Module {
   Linear a{1, 1};
   Linear b{1, 1};
-  Pair() {
+  MemberPair() {
     register_module("a", a);
     register_module("b", b);
   }
@@ -79,11 +79,11 @@ TEST(Members, LocalsOfTheConstructorAreRefused) {
 }
 
 TEST(Members, MembersStayMembersOfCopies) {
-  std::vector<Pair> pairs(3);
+  std::vector<MemberPair> pairs(3);
   pairs.resize(20);  // moves
-  Pair copy = pairs[0], other;
+  MemberPair copy = pairs[0], other;
   other = copy;
-  for (Pair* pair : {&copy, &other, &pairs[1]}) {
+  for (MemberPair* pair : {&copy, &other, &pairs[1]}) {
     EXPECT_EQ(pair->named_children()[1].second, &pair->b);
     EXPECT_EQ(pair->parameters().size(), 4u);
   }
@@ -92,16 +92,16 @@ TEST(Members, MembersStayMembersOfCopies) {
   EXPECT_EQ(other.named_children()[0].second, &other.a);
   std::swap(other, pairs[2]);
   EXPECT_EQ(other.parameters().size(), 4u);
-  EXPECT_EQ(Sequential(other, Pair()).parameters().size(), 8u);
+  EXPECT_EQ(Sequential(other, MemberPair()).parameters().size(), 8u);
 }
 
 TEST(Members, ASlicedModuleIsRefused) {
-  struct Wide : Pair {
+  struct Wide : MemberPair {
     Linear c{1, 1};
     Wide() { register_module("c", c); }
   };
   const Wide wide;
-  expect_error(ErrorCode::kValue, {"'c'"}, [&] { Pair(wide).parameters(); });
+  expect_error(ErrorCode::kValue, {"'c'"}, [&] { MemberPair(wide).parameters(); });
 }
 
 TEST(Members, AModuleListHoldsAnyNumber) {

@@ -29,12 +29,12 @@ using mytorch::testing::filled;
 using mytorch::testing::TempDirectory;
 using mytorch::testing::values;
 
-struct Net : Module {
+struct HiddenNet : Module {
   Linear hidden{3, 4};
   BatchNorm1d norm{4};
   Linear output{4, 2, false};
   Tensor scratch = tensor({7.0});
-  Net() {
+  HiddenNet() {
     register_module("hidden", hidden);
     register_module("norm", norm);
     register_module("output", output);
@@ -56,7 +56,7 @@ std::vector<std::string> names(const TensorMap& map) {
 }
 
 TEST(ModuleTest, ListsPartsInOrderOfRegistration) {
-  Net net;
+  HiddenNet net;
   EXPECT_EQ(names(net.named_parameters()),
             (std::vector<std::string>{"hidden.weight", "hidden.bias", "norm.weight", "norm.bias",
                                       "output.weight"}));
@@ -76,13 +76,13 @@ TEST(ModuleTest, ListsPartsInOrderOfRegistration) {
 }
 
 TEST(ModuleTest, CopiesAndMovesKeepTheirOwnMembersRegistered) {
-  Net net;
-  Net copy = net;
+  HiddenNet net;
+  HiddenNet copy = net;
   EXPECT_TRUE(copy.hidden.weight.is_same(net.hidden.weight));  // like a copied Tensor
   copy.hidden.weight = filled({1}, {5});
   EXPECT_TRUE(copy.named_parameters()[0].second.is_same(copy.hidden.weight));
   EXPECT_FALSE(net.named_parameters()[0].second.is_same(copy.hidden.weight));
-  auto heap = std::make_unique<Net>(std::move(copy));
+  auto heap = std::make_unique<HiddenNet>(std::move(copy));
   EXPECT_TRUE(heap->parameters()[0].is_same(heap->hidden.weight));
   heap->eval();
   EXPECT_FALSE(heap->norm.training());
@@ -90,10 +90,10 @@ TEST(ModuleTest, CopiesAndMovesKeepTheirOwnMembersRegistered) {
 }
 
 TEST(ModuleTest, CloneCopiesParametersAndKeepsTies) {
-  Net net;
+  HiddenNet net;
   net.output.bias = filled({2}, {1, 2});
   net.hidden.bias.requires_grad_(false);
-  Net other = clone(net);
+  HiddenNet other = clone(net);
   EXPECT_EQ(values(other.hidden.weight), values(net.hidden.weight));
   EXPECT_TRUE(other.hidden.weight.requires_grad());
   EXPECT_FALSE(other.hidden.bias.requires_grad());
@@ -162,7 +162,7 @@ TEST(ModuleTest, ZeroGradForgetsGradients) {
 }
 
 TEST(ModuleTest, ToConvertsFloatingTensorsOnly) {
-  Net net;
+  HiddenNet net;
   sum(net(filled({2, 3}, {1, 2, 3, 4, 5, 7}))).backward();
   const Tensor before = net.hidden.weight;
   net.to(kFloat32);
@@ -178,7 +178,7 @@ TEST(ModuleTest, ToConvertsFloatingTensorsOnly) {
 }
 
 TEST(StateDictTest, RoundTripsThroughMemoryAndFiles) {
-  Net net, other;
+  HiddenNet net, other;
   net(filled({2, 3}, {1, 2, 3, 4, 5, 7}));  // updates the running statistics
   EXPECT_EQ(names(net.state_dict()),
             (std::vector<std::string>{"hidden.bias", "hidden.weight", "norm.bias",
@@ -195,7 +195,7 @@ TEST(StateDictTest, RoundTripsThroughMemoryAndFiles) {
   }
 
   TempDirectory directory;
-  Net third;
+  HiddenNet third;
   net.save(directory.file("net.safetensors"));
   third.load(directory.file("net.safetensors"));
   EXPECT_EQ(values(third.norm.running_var), values(net.norm.running_var));

@@ -118,10 +118,10 @@ TEST(SpectralNorm, TakesTwoForwardsBeforeABackward) {
                [] { spectral_norm(Linear(3, 2), "weight", {.n_power_iterations = 0}); });
 }
 
-struct Net : Module {
+struct WeightNormNet : Module {
   Linear first = register_module("first", weight_norm(Linear(3, 4)));
   Linear last{4, 2};
-  Net() {
+  WeightNormNet() {
     register_module("last", last);
     spectral_norm(last);
   }
@@ -129,7 +129,7 @@ struct Net : Module {
 };
 
 TEST(Parametrized, ModulesTrain) {
-  Net net;
+  WeightNormNet net;
   EXPECT_EQ(net.named_parameters().keys(),
             (Names{"first.bias", "first.parametrizations.weight.original0",
                    "first.parametrizations.weight.original1", "last.bias",
@@ -170,8 +170,8 @@ TEST(Parametrized, TheArrowAndTheBaseComputeTheMember) {
 }
 
 TEST(Parametrized, CopiesShareAndClonesOwnTheOriginals) {
-  Net net;
-  Net copy = net, other = clone(net);
+  WeightNormNet net;
+  WeightNormNet copy = net, other = clone(net);
   const Tensor x = ones({1, 3});
   net.eval();
   copy.eval();
@@ -192,7 +192,7 @@ TEST(Parametrized, CopiesShareAndClonesOwnTheOriginals) {
 
 TEST(Parametrized, StateIsSavedLoadedAndConverted) {
   const mytorch::testing::TempDirectory folder;
-  Net net, other;
+  WeightNormNet net, other;
   net.save(folder.file("net.safetensors"));
   other.load(folder.file("net.safetensors"));
   net.eval();
@@ -218,7 +218,7 @@ TEST(Parametrized, StateOfEarlierNormsIsLoaded) {
 }
 
 TEST(Parametrized, RemovalLeavesTheValue) {
-  Net net;
+  WeightNormNet net;
   net.eval();
   const Tensor before = net(ones({1, 3}));
   remove_weight_norm(net.first);

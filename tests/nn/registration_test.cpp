@@ -19,8 +19,8 @@ namespace {
 using mytorch::testing::expect_error;
 using mytorch::testing::expect_values;
 
-struct Net : Module {
-  Net() : first(register_module("first", Linear(4, 3))) {
+struct RegisteredNet : Module {
+  RegisteredNet() : first(register_module("first", Linear(4, 3))) {
     last = register_module("last", Linear(LinearOptions(3, 2).bias(false)));
     drop = register_module("drop", Dropout(0.5));
     scale = register_parameter("scale", ones({2}));
@@ -38,7 +38,7 @@ struct Net : Module {
 
 const std::vector<std::string> kNames = {"scale", "first.weight", "first.bias", "last.weight"};
 
-void expect_whole(Net& net) {
+void expect_whole(RegisteredNet& net) {
   EXPECT_EQ(net.named_parameters().keys(), kNames);
   EXPECT_TRUE(net.named_parameters()["first.weight"].is_same(net.first.weight));
   EXPECT_TRUE(net.named_parameters()["last.weight"].is_same(net.last.weight));
@@ -53,7 +53,7 @@ void expect_whole(Net& net) {
 }
 
 TEST(RegisteredValues, AreTheMembersThatAreAssigned) {
-  Net net;
+  RegisteredNet net;
   expect_whole(net);
   EXPECT_TRUE(net.scale.requires_grad());
   EXPECT_FALSE(net.steps.requires_grad());
@@ -67,18 +67,18 @@ TEST(RegisteredValues, AreTheMembersThatAreAssigned) {
 }
 
 TEST(RegisteredValues, StayMembersOfCopies) {
-  Net net;
+  RegisteredNet net;
   Linear neighbor = net.last;  // a copy that is no member
-  Net copy = net;
+  RegisteredNet copy = net;
   expect_whole(copy);
   expect_whole(net);
   EXPECT_TRUE(copy.first.weight.is_same(net.first.weight));
   copy.train();
   EXPECT_FALSE(net.drop.training());
   EXPECT_TRUE(copy.drop.training());
-  const auto heap = std::make_shared<Net>(net);
+  const auto heap = std::make_shared<RegisteredNet>(net);
   expect_whole(*heap);
-  Net assigned;
+  RegisteredNet assigned;
   assigned = net;
   expect_whole(assigned);
   EXPECT_TRUE(assigned.last.weight.is_same(net.last.weight));
@@ -86,12 +86,12 @@ TEST(RegisteredValues, StayMembersOfCopies) {
 }
 
 TEST(RegisteredValues, StayMembersOfMovedObjects) {
-  std::vector<Net> nets(1);
+  std::vector<RegisteredNet> nets(1);
   nets.emplace_back();
   nets.emplace_back();  // moves the others
-  for (Net& net : nets) expect_whole(net);
+  for (RegisteredNet& net : nets) expect_whole(net);
   const auto make = [] {
-    Net net;
+    RegisteredNet net;
     return std::make_pair(1, std::move(net));
   };
   auto [number, net] = make();
@@ -99,8 +99,8 @@ TEST(RegisteredValues, StayMembersOfMovedObjects) {
 }
 
 TEST(RegisteredValues, AreClonedWithTheObject) {
-  Net net;
-  Net copy = clone(net);
+  RegisteredNet net;
+  RegisteredNet copy = clone(net);
   expect_whole(copy);
   expect_whole(net);
   for (const std::string& name : kNames) {
@@ -110,12 +110,12 @@ TEST(RegisteredValues, AreClonedWithTheObject) {
   copy(ones({1, 4}));
   expect_values(copy.steps, {1});
   expect_values(net.steps, {0});
-  const Net second = clone(copy);
+  const RegisteredNet second = clone(copy);
   EXPECT_FALSE(second.last.weight.is_same(copy.last.weight));
 }
 
 TEST(RegisteredValues, AreSavedLoadedAndConverted) {
-  Net net, other;
+  RegisteredNet net, other;
   other.load_state_dict(net.state_dict());
   EXPECT_TRUE(equal(other.last.weight, net.last.weight));
   EXPECT_EQ(net.state_dict().count("steps"), 1u);
@@ -127,7 +127,7 @@ TEST(RegisteredValues, AreSavedLoadedAndConverted) {
 }
 
 struct Outer : Module {
-  Net net = register_module("net", Net());
+  RegisteredNet net = register_module("net", RegisteredNet());
   std::shared_ptr<Linear> head = register_module("head", std::make_shared<Linear>(2, 2));
 };
 

@@ -19,6 +19,7 @@
 #include "mytorch/ops/where.h"
 #include "mytorch/ops/zeros_like.h"
 #include "tests/nn/data/expect_error.h"
+#include "tests/nn/golden.h"
 #include "tests/nn/values.h"
 
 namespace mytorch::nn {
@@ -28,31 +29,19 @@ namespace F = functional;
 using mytorch::testing::expect_error;
 using mytorch::testing::filled;
 using mytorch::testing::values;
-using Shape = std::vector<int64_t>;
 
-Tensor wave(const Shape& sizes) {
-  int64_t numel = 1;
-  for (const int64_t size : sizes) numel *= size;
-  std::vector<double> numbers;
-  for (int64_t i = 0; i < numel; ++i) {
-    const double at = static_cast<double>(i);
-    numbers.push_back(std::sin(0.7 * at + 0.3 * std::sin(1.9 * at)));
-  }
-  return filled(sizes, numbers, kFloat64);
-}
-
-double weighed(const Tensor& x) { return (x * wave(x.sizes().vec())).sum().item<double>(); }
+double weighed(const Tensor& x) { return (x * wave(x.sizes().vec(), 0)).sum().item<double>(); }
 
 // Numbers are PyTorch's.
 TEST(MaxUnpool, PutsElementsWhereTheyWere) {
   const auto [y1, i1] =
-      MaxPool1d(3, {.stride = 2, .padding = 1}).forward_with_indices(wave({2, 2, 7}));
+      MaxPool1d(3, {.stride = 2, .padding = 1}).forward_with_indices(wave({2, 2, 7}, 0));
   EXPECT_EQ(values(i1), (std::vector<double>{1, 2, 3, 5, 1, 3, 4, 5, 0, 3, 5, 6, 0, 1, 5, 6}));
   const Tensor z1 = MaxUnpool1d(3, {.stride = 2, .padding = 1})(y1, i1);
   EXPECT_EQ(z1.sizes().vec(), (Shape{2, 2, 7}));
   EXPECT_NEAR(weighed(z1), 8.357512063225444, 1e-12);
 
-  const Tensor x = wave({1, 2, 5, 6});
+  const Tensor x = wave({1, 2, 5, 6}, 0);
   const auto [y2, i2] = MaxPool2d({2, 3}, {.stride = 2}).forward_with_indices(x);
   EXPECT_EQ(values(i2), (std::vector<double>{2, 2, 20, 20, 8, 8, 18, 16}));
   MaxUnpool2d unpool({2, 3}, {.stride = 2});
@@ -61,12 +50,12 @@ TEST(MaxUnpool, PutsElementsWhereTheyWere) {
   EXPECT_TRUE(equal(whole, where(whole.ne(0), x, zeros_like(x))));
   EXPECT_TRUE(equal(unpool(y2, i2, Shape{1, 2, 5, 6}), whole));
 
-  const auto [y3, i3] = MaxPool3d(2).forward_with_indices(wave({1, 1, 4, 4, 4}));
+  const auto [y3, i3] = MaxPool3d(2).forward_with_indices(wave({1, 1, 4, 4, 4}, 0));
   EXPECT_NEAR(weighed(MaxUnpool3d(2)(y3, i3)), 7.4238279775171385, 1e-12);
 }
 
 TEST(MaxUnpool, IsTheSameAsAFunctionAndWithoutABatch) {
-  const Tensor x = wave({1, 2, 4, 6});
+  const Tensor x = wave({1, 2, 4, 6}, 0);
   const auto [y, i] = F::max_pool2d_with_indices(x, 2);
   const auto [y2, i2] = F::max_pool2d_with_indices(x, F::MaxPool2dFuncOptions(2));
   EXPECT_TRUE(equal(i, i2));
@@ -80,7 +69,7 @@ TEST(MaxUnpool, IsTheSameAsAFunctionAndWithoutABatch) {
 }
 
 TEST(MaxUnpool, RefusesSizesThatDoNotFit) {
-  const auto [y, i] = F::max_pool2d_with_indices(wave({1, 2, 5, 6}), 2);
+  const auto [y, i] = F::max_pool2d_with_indices(wave({1, 2, 5, 6}, 0), 2);
   expect_error(ErrorCode::kShape, {"[max_unpool2d]", "(9, 9)", "dimension 0", "between 3 and 5"},
                [&, y = y, i = i] {
                  MaxUnpool2d(2)(y, i, Shape{9, 9});

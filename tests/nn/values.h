@@ -5,15 +5,18 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "mytorch/tensor.h"
 
 namespace mytorch::testing {
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
 // Returns the elements in row-major order.
 inline std::vector<double> values(const Tensor& tensor) {
-  const Tensor flat = tensor.detach().to(kFloat64).contiguous().view({-1});
+  const Tensor flat = tensor.detach().to(kCPU).to(kFloat64).contiguous().view({-1});
   const double* data = flat.const_data<double>();
   return {data, data + flat.numel()};
 }

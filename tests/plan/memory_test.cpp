@@ -177,8 +177,8 @@ TEST(PlanParameters, AreThosePublished) {
   }
 }
 
-class PlanRanks : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, PlanRanks, testing::Values(1, 2, 4));
+class PlanRanks : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, PlanRanks, ::testing::Values(1, 2, 4));
 
 TEST_P(PlanRanks, OfTensorParallelismHaveThatManyParameters) {
   distributed::run_local(GetParam(), [](const Group& g) {

@@ -31,8 +31,8 @@ Found found_for(const char* model, int64_t gpus, const char* gpu = "h100",
 
 // A file that is gone with the test.
 struct File {
-  std::string path = testing::TempDir() + "plan_test_" +
-                     testing::UnitTest::GetInstance()->current_test_info()->name() + ".json";
+  std::string path = ::testing::TempDir() + "plan_test_" +
+                     ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".json";
   explicit File(const std::string& text) { std::ofstream(path) << text; }
   ~File() { std::remove(path.c_str()); }
 };

@@ -52,10 +52,10 @@ struct Call {
   }
 };
 
-testing::AssertionResult names(const Call& call, const char* part) {
+::testing::AssertionResult names(const Call& call, const char* part) {
   const std::string reason = call.reason();
-  if (reason.find(part) != std::string::npos) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "\"" << reason << "\" does not contain " << part;
+  if (reason.find(part) != std::string::npos) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "\"" << reason << "\" does not contain " << part;
 }
 
 TEST(CudnnAttention, DeclinesTypesOfMoreThan16Bits) {
@@ -126,7 +126,7 @@ struct Sm90Call {
     f(backward);
   }
   // Whether both kernels give a reason that contains the words.
-  testing::AssertionResult names(const char* part) const {
+  ::testing::AssertionResult names(const char* part) const {
     KernelEntries kernels;
     register_attention_sm90(kernels);
     register_attention_backward_sm90(kernels);
@@ -134,10 +134,10 @@ struct Sm90Call {
     for (size_t i = 0; i < 2; ++i) {
       const char* text = kernels[i].supports(nullptr, calls[i]);
       if (text == nullptr || std::string(text).find(part) == std::string::npos) {
-        return testing::AssertionFailure() << (text != nullptr ? text : "no reason") << ": " << i;
+        return ::testing::AssertionFailure() << (text != nullptr ? text : "no reason") << ": " << i;
       }
     }
-    return testing::AssertionSuccess();
+    return ::testing::AssertionSuccess();
   }
 };
 

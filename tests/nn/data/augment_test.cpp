@@ -18,32 +18,19 @@
 #include "mytorch/ops/ones.h"
 #include "mytorch/ops/zeros.h"
 #include "tests/nn/data/expect_error.h"
+#include "tests/nn/data/images.h"
 #include "tests/nn/values.h"
 
 namespace mytorch::nn::data::transforms {
 namespace {
 
+using mytorch::testing::as_float;
+using mytorch::testing::color_image;
 using mytorch::testing::expect_error;
 using mytorch::testing::expect_values;
 using mytorch::testing::filled;
+using mytorch::testing::gray_image;
 using mytorch::testing::values;
-
-// Image (1, 5, 7) of bytes.
-Tensor gray_image() {
-  std::vector<double> list;
-  for (int i = 0; i < 35; ++i) list.push_back((i * 37 + i * i * 11) % 256);
-  return filled({1, 5, 7}, list, kUInt8);
-}
-
-Tensor color_image(int64_t height = 4, int64_t width = 5) {
-  std::vector<double> list;
-  for (int64_t i = 0; i < 3 * height * width; ++i) {
-    list.push_back(static_cast<double>((i * 53 + i * i * 7) % 256));
-  }
-  return filled({3, height, width}, list, kUInt8);
-}
-
-Tensor as_float(const Tensor& image) { return ConvertImageDtype()(image); }
 
 // Expects bytes that differ by one at most, in few places: torchvision computes in float32.
 void expect_bytes(const Tensor& image, const std::vector<double>& expected) {
@@ -163,9 +150,9 @@ TEST(Tone, ChangesEqualTorchvision) {
   for (const double value : equal) sum += value;
   EXPECT_EQ(sum, 277242);
   EXPECT_EQ(values(equalize(gray_image())), values(gray_image()));
-  expect_values(Grayscale()(color_image()), {12,  92,  185, 113, 129, 114, 158, 142, 93,  29,
-                                             205, 169, 146, 138, 143, 134, 167, 65,  126, 172});
-  EXPECT_EQ(RandomGrayscale(1)(color_image()).sizes(), (IntList{3, 4, 5}));
+  expect_values(Grayscale()(color_image(4, 5)), {12,  92,  185, 113, 129, 114, 158, 142, 93,  29,
+                                                 205, 169, 146, 138, 143, 134, 167, 65,  126, 172});
+  EXPECT_EQ(RandomGrayscale(1)(color_image(4, 5)).sizes(), (IntList{3, 4, 5}));
   for (const auto& of_bytes :
        {Transform(equalize), Transform([](const Tensor& image) { return posterize(image, 4); })}) {
     expect_error(ErrorCode::kType, {"before ConvertImageDtype"},

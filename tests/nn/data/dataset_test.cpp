@@ -21,7 +21,7 @@ Tensor iota(IntList sizes) {
   return result;
 }
 
-std::vector<float> values(const Tensor& tensor) {
+std::vector<float> floats(const Tensor& tensor) {
   EXPECT_TRUE(tensor.is_contiguous());
   const float* data = tensor.const_data<float>();
   return {data, data + tensor.numel()};
@@ -43,12 +43,12 @@ TEST(TensorDatasetTest, ExamplesAreRows) {
   const TensorDataset dataset(data, tensor(std::vector<int64_t>{7, 8, 9, 10}));
   EXPECT_EQ(dataset.size(), 4);
   const Example example = dataset.get(2);
-  EXPECT_EQ(values(example.data), (std::vector<float>{4, 5}));
+  EXPECT_EQ(floats(example.data), (std::vector<float>{4, 5}));
   EXPECT_EQ(example.target.dim(), 0);
   EXPECT_EQ(*example.target.const_data<int64_t>(), 9);
   const Batch batch = dataset.get_batch({3, 0, 3});
   EXPECT_EQ(batch.data.sizes().vec(), (std::vector<int64_t>{3, 2}));
-  EXPECT_EQ(values(batch.data), (std::vector<float>{6, 7, 0, 1, 6, 7}));
+  EXPECT_EQ(floats(batch.data), (std::vector<float>{6, 7, 0, 1, 6, 7}));
   EXPECT_EQ(batch.target.sizes().vec(), (std::vector<int64_t>{3}));
   EXPECT_EQ(batch.target.const_data<int64_t>()[1], 7);
 }
@@ -59,8 +59,8 @@ TEST(TensorDatasetTest, BatchesAreCopiesAndExamplesAreViews) {
   const Batch batch = dataset.get_batch({0});
   const Example example = dataset.get(0);
   data.data<float>()[0] = 42;
-  EXPECT_EQ(values(batch.data)[0], 0);
-  EXPECT_EQ(values(example.data)[0], 42);
+  EXPECT_EQ(floats(batch.data)[0], 0);
+  EXPECT_EQ(floats(example.data)[0], 42);
   EXPECT_FALSE(batch.target.defined());
   EXPECT_FALSE(example.target.defined());
 }
@@ -71,15 +71,15 @@ TEST(TensorDatasetTest, OutlivesItsTensors) {
     const TensorDataset dataset(iota({3, 2}));
     example = dataset.get(1);
   }
-  EXPECT_EQ(values(example.data), (std::vector<float>{2, 3}));
+  EXPECT_EQ(floats(example.data), (std::vector<float>{2, 3}));
 }
 
 TEST(TensorDatasetTest, TakesTensorsThatAreNotContiguous) {
   const Tensor base = iota({2, 3});
   const Tensor transposed = Tensor::adopt(new_view(base.impl(), {3, 2}, {1, 3}, 0));
   const TensorDataset dataset(transposed);
-  EXPECT_EQ(values(dataset.get(1).data), (std::vector<float>{1, 4}));
-  EXPECT_EQ(values(dataset.get_batch({2, 0}).data), (std::vector<float>{2, 5, 0, 3}));
+  EXPECT_EQ(floats(dataset.get(1).data), (std::vector<float>{1, 4}));
+  EXPECT_EQ(floats(dataset.get_batch({2, 0}).data), (std::vector<float>{2, 5, 0, 3}));
 }
 
 TEST(TensorDatasetTest, TakesRowsWithoutElements) {
@@ -109,7 +109,7 @@ TEST(DatasetTest, StacksExamples) {
   });
   const Batch batch = dataset.get_batch({5, 2});
   EXPECT_EQ(batch.data.sizes().vec(), (std::vector<int64_t>{2, 2}));
-  EXPECT_EQ(values(batch.data), (std::vector<float>{5, 1, 2, 1}));
+  EXPECT_EQ(floats(batch.data), (std::vector<float>{5, 1, 2, 1}));
   EXPECT_EQ(batch.target.sizes().vec(), (std::vector<int64_t>{2, 3}));
   EXPECT_EQ(batch.target.const_data<int64_t>()[3], 2);
 }
@@ -119,7 +119,7 @@ TEST(DatasetTest, StacksExamplesThatAreNotContiguous) {
     const Tensor base = iota({2, 2});
     return Example{Tensor::adopt(new_view(base.impl(), {2, 2}, {1, 2}, 0)), {}};
   });
-  EXPECT_EQ(values(dataset.get_batch({0}).data), (std::vector<float>{0, 2, 1, 3}));
+  EXPECT_EQ(floats(dataset.get_batch({0}).data), (std::vector<float>{0, 2, 1, 3}));
 }
 
 TEST(DatasetTest, RejectsExamplesThatDisagree) {

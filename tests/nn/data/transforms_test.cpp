@@ -10,29 +10,19 @@
 #include "mytorch/nn/data/combine.h"
 #include "mytorch/nn/data/data_loader.h"
 #include "tests/nn/data/expect_error.h"
+#include "tests/nn/data/images.h"
 #include "tests/nn/values.h"
 
 namespace mytorch::nn::data::transforms {
 namespace {
 
+using mytorch::testing::as_float;
+using mytorch::testing::color_image;
 using mytorch::testing::expect_error;
 using mytorch::testing::expect_values;
 using mytorch::testing::filled;
+using mytorch::testing::gray_image;
 using mytorch::testing::values;
-
-// Image (1, 5, 7) of bytes.
-Tensor gray_image() {
-  std::vector<double> list;
-  for (int i = 0; i < 35; ++i) list.push_back((i * 37 + i * i * 11) % 256);
-  return filled({1, 5, 7}, list, kUInt8);
-}
-
-// Image (3, 2, 2) of bytes.
-Tensor color_image() {
-  std::vector<double> list;
-  for (int i = 0; i < 12; ++i) list.push_back((i * 53 + i * i * 7) % 256);
-  return filled({3, 2, 2}, list, kUInt8);
-}
 
 // Image (1, height, width) of the numbers from 1.
 Tensor counted(int64_t height, int64_t width) {
@@ -40,8 +30,6 @@ Tensor counted(int64_t height, int64_t width) {
   for (int i = 0; i < height * width; ++i) list.push_back(i + 1);
   return filled({1, height, width}, list, kUInt8);
 }
-
-Tensor as_float(const Tensor& image) { return ConvertImageDtype()(image); }
 
 TEST(Resize, EqualsPyTorchWithAntialiasing) {
   expect_values(Resize(3, 4)(as_float(gray_image())),
@@ -66,18 +54,18 @@ TEST(Resize, KeepsTheRatioForOneNumber) {
 }
 
 TEST(Adjust, EqualsTorchvision) {
-  expect_values(adjust_brightness(color_image(), 1.7),
+  expect_values(adjust_brightness(color_image(2, 2), 1.7),
                 {0, 102, 227, 255, 115, 255, 98, 255, 176, 34, 255, 255});
-  expect_values(adjust_contrast(color_image(), 0.4),
+  expect_values(adjust_contrast(color_image(2, 2), 0.4),
                 {71, 95, 125, 160, 98, 145, 94, 152, 113, 79, 154, 131});
-  expect_values(adjust_contrast(as_float(color_image()), 1.8),
+  expect_values(adjust_contrast(as_float(color_image(2, 2)), 1.8),
                 {0, 0.04736751, 0.5697205, 1, 0.1038381, 0.9226615, 0.03324986, 1, 0.3579557, 0, 1,
                  0.6826617});
-  expect_values(adjust_saturation(color_image(), 1.6),
+  expect_values(adjust_saturation(color_image(2, 2), 1.6),
                 {0, 19, 156, 234, 78, 217, 34, 202, 135, 0, 255, 118});
-  expect_values(adjust_hue(color_image(), 0.3),
+  expect_values(adjust_hue(color_image(2, 2), 0.3),
                 {104, 20, 206, 150, 0, 93, 104, 222, 89, 184, 58, 188});
-  expect_values(adjust_hue(as_float(color_image()), -0.45),
+  expect_values(adjust_hue(as_float(color_image(2, 2)), -0.45),
                 {0.4078431, 0.7215686, 0.3356859, 0.59451, 0.2635294, 0.07843135, 0.8078431,
                  0.5882353, 0, 0.6854903, 0.227451, 0.8705882},
                 2e-6);
@@ -184,20 +172,20 @@ TEST(RandomErasing, OverwritesOneRectangle) {
 TEST(ColorJitter, IsReproducedByTheSeed) {
   const ColorJitter jitter({.brightness = 0.4, .contrast = 0.4, .saturation = 0.4, .hue = 0.2});
   manual_seed(6);
-  const auto first = values(jitter(color_image()));
-  const auto second = values(jitter(color_image()));
+  const auto first = values(jitter(color_image(2, 2)));
+  const auto second = values(jitter(color_image(2, 2)));
   manual_seed(6);
-  EXPECT_EQ(values(jitter(color_image())), first);
+  EXPECT_EQ(values(jitter(color_image(2, 2))), first);
   EXPECT_NE(first, second);
-  EXPECT_EQ(values(ColorJitter({})(color_image())), values(color_image()));
+  EXPECT_EQ(values(ColorJitter({})(color_image(2, 2))), values(color_image(2, 2)));
 }
 
 TEST(Transforms, OfALoaderDoNotDependOnTheWorkers) {
-  const auto dataset = std::make_shared<MapDataset>(
-      map(TensorDataset(filled({1, 3, 2, 2}, values(color_image()), kUInt8).expand({20, 3, 2, 2})),
-          Compose{RandomCrop(2, {.padding = 1}), RandomHorizontalFlip(),
-                  ColorJitter({.brightness = 0.5}), RandomRotation(30), RandomErasing(),
-                  ConvertImageDtype(), Normalize({0.5}, {0.5})}));
+  const auto dataset = std::make_shared<MapDataset>(map(
+      TensorDataset(filled({1, 3, 2, 2}, values(color_image(2, 2)), kUInt8).expand({20, 3, 2, 2})),
+      Compose{RandomCrop(2, {.padding = 1}), RandomHorizontalFlip(),
+              ColorJitter({.brightness = 0.5}), RandomRotation(30), RandomErasing(),
+              ConvertImageDtype(), Normalize({0.5}, {0.5})}));
   const auto run = [&](int workers) {
     std::vector<double> all;
     DataLoader loader(dataset, {.batch_size = 3, .seed = 9, .num_workers = workers});
@@ -246,7 +234,7 @@ TEST(Transforms, RefuseInvalidOptions) {
   expect_refused([] { ColorJitter({.hue = 0.6}); });
   expect_refused([] { Normalize({1, 2}, {1}); });
   expect_refused([] { Normalize({1}, {0}); });
-  expect_refused([] { adjust_contrast(color_image(), -1); });
+  expect_refused([] { adjust_contrast(color_image(2, 2), -1); });
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ namespace {
 using mytorch::testing::expect_error;
 using mytorch::testing::values;
 
-constexpr int kSteps = 20;
+constexpr int kTrajectorySteps = 20;
 
 Tensor start(std::vector<int64_t> shape, ScalarType dtype = kFloat64) {
   int64_t n = 1;
@@ -58,10 +58,10 @@ void expect_trajectory(const Args& args, const std::vector<double>& expected,
   std::vector<Tensor> parameters = {start({3, 4})};
   if (expected.size() > 12) parameters.push_back(start({5}));
   auto optimizer = std::make_unique<O>(parameters, args);
-  for (int t = 1; t <= kSteps; ++t) {
+  for (int t = 1; t <= kTrajectorySteps; ++t) {
     give_gradients(parameters, t);
     optimizer->step();
-    if (t == kSteps / 2) {
+    if (t == kTrajectorySteps / 2) {
       const TensorMap state = optimizer->state_dict();
       optimizer = std::make_unique<O>(parameters, args);
       optimizer->load_state_dict(state);
@@ -137,12 +137,12 @@ template <class O, class Args>
 void expect_complex_trajectory(const Args& args, const std::vector<double>& expected) {
   const Tensor p = view_as_complex(start({3, 2, 2}).detach()).clone().requires_grad_();
   auto optimizer = std::make_unique<O>(std::vector<Tensor>{p}, args);
-  for (int t = 1; t <= kSteps; ++t) {
+  for (int t = 1; t <= kTrajectorySteps; ++t) {
     const Tensor parts = view_as_real(p.detach()).clone();
     give_gradients({parts}, t);
     Tensor(p).set_grad(view_as_complex(parts.grad()));
     optimizer->step();
-    if (t == kSteps / 2) {
+    if (t == kTrajectorySteps / 2) {
       const TensorMap state = optimizer->state_dict();
       optimizer = std::make_unique<O>(std::vector<Tensor>{p}, args);
       optimizer->load_state_dict(state);
@@ -194,7 +194,7 @@ TEST(LionTest, MatchesItsFormula) {
   const Tensor p = start({5});
   std::vector<double> x = values(p), m(5, 0.0);
   Lion lion({p}, o);
-  for (int t = 1; t <= kSteps; ++t) {
+  for (int t = 1; t <= kTrajectorySteps; ++t) {
     give_gradients({p}, t);
     const std::vector<double> g = values(p.grad());
     lion.step();

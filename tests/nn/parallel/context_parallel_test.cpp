@@ -13,7 +13,7 @@ using distributed::Group;
 using distributed::split_sequence;
 using ranks::expect_close;
 
-constexpr int64_t kWidth = 16, kHeads = 4, kTokens = 16;
+constexpr int64_t kTokenWidth = 16, kHeads = 4, kTokens = 16;
 
 AttentionFunction attention_of(const Group& g, bool ring) {
   return [g, ring](const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal) {
@@ -23,19 +23,19 @@ AttentionFunction attention_of(const Group& g, bool ring) {
 }
 
 Tensor tokens() {
-  const Tensor x = mytorch::empty({2, kTokens, kWidth});
+  const Tensor x = mytorch::empty({2, kTokens, kTokenWidth});
   for (int64_t i = 0; i < x.numel(); ++i) {
     x.data<float>()[i] = static_cast<float>(std::sin(0.9 * static_cast<double>(i * (i % 5 + 1))));
   }
   return x;
 }
 
-class ContextParallel : public testing::TestWithParam<std::tuple<int, bool, bool>> {};
+class ContextParallel : public ::testing::TestWithParam<std::tuple<int, bool, bool>> {};
 TEST_P(ContextParallel, LayersHaveTheResultsAndGradientsOfOneRank) {
   const auto& [size, ring, causal] = GetParam();
   const TransformerEncoderLayerArgs options{
       .dim_feedforward = 24, .dropout = 0, .batch_first = true, .norm_first = true};
-  TransformerEncoderLayer one(kWidth, kHeads, options);
+  TransformerEncoderLayer one(kTokenWidth, kHeads, options);
   ranks::set_parameters(one, 1);
   const Tensor x = tokens();
   const AttentionMasks masks{.is_causal = causal, .need_weights = false};
@@ -44,7 +44,7 @@ TEST_P(ContextParallel, LayersHaveTheResultsAndGradientsOfOneRank) {
   distributed::run_local(size, [&, ring = ring](const Group& g) {
     TransformerEncoderLayerArgs over_ranks = options;
     over_ranks.attention = attention_of(g, ring);
-    TransformerEncoderLayer mine(kWidth, kHeads, over_ranks);
+    TransformerEncoderLayer mine(kTokenWidth, kHeads, over_ranks);
     ranks::set_parameters(mine, 1);
     const Tensor part = mine(split_sequence(x, 1, g), masks);
     expect_close(part, split_sequence(y, 1, g), 1e-5, "result");
@@ -58,8 +58,8 @@ TEST_P(ContextParallel, LayersHaveTheResultsAndGradientsOfOneRank) {
   });
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, ContextParallel,
-                         testing::Combine(testing::Values(1, 2, 4), testing::Bool(),
-                                          testing::Bool()));
+                         ::testing::Combine(::testing::Values(1, 2, 4), ::testing::Bool(),
+                                            ::testing::Bool()));
 
 TEST(AttentionFunction, ExcludesWhatItDoesNotCompute) {
   const AttentionFunction plain = [](const Tensor& q, const Tensor& k, const Tensor& v,
@@ -67,13 +67,13 @@ TEST(AttentionFunction, ExcludesWhatItDoesNotCompute) {
     return mytorch::scaled_dot_product_attention(q, k, v, {}, 0, causal);
   };
   ranks::expect_error(
-      [&] { MultiheadAttention(kWidth, kHeads, {.dropout = 0.1, .attention = plain}); },
+      [&] { MultiheadAttention(kTokenWidth, kHeads, {.dropout = 0.1, .attention = plain}); },
       "excludes dropout");
   ranks::expect_error(
-      [&] { MultiheadAttention(kWidth, kHeads, {.add_zero_attn = true, .attention = plain}); },
+      [&] { MultiheadAttention(kTokenWidth, kHeads, {.add_zero_attn = true, .attention = plain}); },
       "add_zero_attn");
-  MultiheadAttention attention(kWidth, kHeads, {.batch_first = true, .attention = plain});
-  MultiheadAttention usual(kWidth, kHeads, {.batch_first = true});
+  MultiheadAttention attention(kTokenWidth, kHeads, {.batch_first = true, .attention = plain});
+  MultiheadAttention usual(kTokenWidth, kHeads, {.batch_first = true});
   ranks::set_parameters(attention, 0);
   ranks::set_parameters(usual, 0);
   const Tensor x = tokens();

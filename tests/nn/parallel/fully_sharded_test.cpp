@@ -18,6 +18,7 @@ using ranks::batch;
 using ranks::Data;
 using ranks::expect;
 using ranks::expect_close;
+using ranks::kBatch;
 using ranks::set_parameters;
 
 // What is recomputed in backward: nothing, the products of a block, or the call of a block.
@@ -72,7 +73,6 @@ struct Model : Module {
   }
 };
 
-constexpr int64_t kBatch = 12;
 constexpr int kSteps = 6;
 
 using MakeOptimizer = std::function<std::unique_ptr<optim::Optimizer>(std::vector<Tensor>)>;
@@ -136,7 +136,7 @@ void run_sharded(const distributed::Group& world, const Course& expected, const 
   }
 }
 
-class FullySharded : public testing::TestWithParam<std::tuple<int, bool, bool, Recomputed>> {};
+class FullySharded : public ::testing::TestWithParam<std::tuple<int, bool, bool, Recomputed>> {};
 TEST_P(FullySharded, HasTheLossesAndParametersOfOneProcess) {
   const auto& [ranks, reshard, prefetch, how] = GetParam();
   const FullyShardedDataParallelOptions options{.reshard_after_forward = reshard,
@@ -149,10 +149,11 @@ TEST_P(FullySharded, HasTheLossesAndParametersOfOneProcess) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, FullySharded,
-                         testing::Combine(testing::Values(1, 2, 3, 4), testing::Bool(),
-                                          testing::Bool(),
-                                          testing::Values(Recomputed::kNothing, Recomputed::kInside,
-                                                          Recomputed::kAround)));
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4), ::testing::Bool(),
+                                            ::testing::Bool(),
+                                            ::testing::Values(Recomputed::kNothing,
+                                                              Recomputed::kInside,
+                                                              Recomputed::kAround)));
 
 TEST(FullyShardedDataParallel, KeepsAnEvenPartOnEachRank) {
   distributed::run_local(4, [](const distributed::Group& world) {

@@ -13,9 +13,9 @@ using distributed::Group;
 using ranks::expect;
 using ranks::expect_close;
 
-constexpr int64_t kWidth = 6, kHidden = 10, kExperts = 8;
+constexpr int64_t kExpertWidth = 6, kExpertHidden = 10, kExperts = 8;
 
-Tensor wave(IntList sizes, double seed) {
+Tensor uneven_wave(IntList sizes, double seed) {
   const Tensor x = mytorch::empty(sizes);
   for (int64_t i = 0; i < x.numel(); ++i) {
     x.data<float>()[i] =
@@ -25,13 +25,13 @@ Tensor wave(IntList sizes, double seed) {
 }
 
 MixtureOfExperts experts_of(MixtureOfExpertsArgs options, int64_t experts = kExperts) {
-  MixtureOfExperts made(kWidth, kHidden, experts, std::move(options));
+  MixtureOfExperts made(kExpertWidth, kExpertHidden, experts, std::move(options));
   return made;
 }
 
 // The parameters of one rank, and a rank's parts of them.
 void set_parameters(MixtureOfExperts& module, const Group& g = {}) {
-  MixtureOfExperts whole = experts_of({.gated = module.up.size(1) == 2 * kHidden});
+  MixtureOfExperts whole = experts_of({.gated = module.up.size(1) == 2 * kExpertHidden});
   ranks::set_parameters(whole, 1);
   const NoGradGuard no_grad;
   const int64_t here = module.up.size(0), first = g.defined() ? g.rank() * here : 0;
@@ -50,7 +50,8 @@ Tensor dense(MixtureOfExperts& m, const Tensor& x, int64_t k, bool gated, bool n
   Tensor sum = mytorch::zeros(x.sizes());
   for (int64_t e = 0; e < m.up.size(0); ++e) {
     Tensor h = mytorch::matmul(x, m.up[e].t());
-    h = gated ? silu(h.narrow(1, 0, kHidden)) * h.narrow(1, kHidden, kHidden) : relu(h);
+    h = gated ? silu(h.narrow(1, 0, kExpertHidden)) * h.narrow(1, kExpertHidden, kExpertHidden)
+              : relu(h);
     sum = sum + mytorch::matmul(h, m.down[e].t()) * weights.narrow(1, e, 1);
   }
   return sum;
@@ -76,20 +77,20 @@ MixtureOfExpertsArgs options_of(const Form& form, const Group& g = {}) {
           .group = g};
 }
 
-class Experts : public testing::TestWithParam<Form> {};
+class Experts : public ::testing::TestWithParam<Form> {};
 TEST_P(Experts, AreTheSumOfTheChosen) {
   const Form& form = GetParam();
   MixtureOfExperts sparse = experts_of(options_of(form));
   MixtureOfExperts other = experts_of(options_of(form));
   set_parameters(sparse);
   set_parameters(other);
-  const Tensor x = wave({3, 5, kWidth}, 0).requires_grad_();
+  const Tensor x = uneven_wave({3, 5, kExpertWidth}, 0).requires_grad_();
   const Tensor y = sparse(x);
   const Tensor same = x.detach().clone().requires_grad_();
   const Tensor expected =
-      dense(other, same.reshape({-1, kWidth}), form.top_k, form.gated, form.normalize);
-  expect_close(y, expected.view({3, 5, kWidth}), 1e-6, "result");
-  const Tensor weights = wave({3, 5, kWidth}, 2);
+      dense(other, same.reshape({-1, kExpertWidth}), form.top_k, form.gated, form.normalize);
+  expect_close(y, expected.view({3, 5, kExpertWidth}), 1e-6, "result");
+  const Tensor weights = uneven_wave({3, 5, kExpertWidth}, 2);
   (y * weights).sum().backward();
   (expected.view(y.sizes()) * weights).sum().backward();
   expect_close(x.grad(), same.grad(), 1e-5, "the input's gradient");
@@ -101,10 +102,10 @@ TEST_P(Experts, AreTheSumOfTheChosen) {
   EXPECT_EQ(chosen, 15 * form.top_k);
   EXPECT_EQ(sparse.dropped(), 0);
 }
-INSTANTIATE_TEST_SUITE_P(Forms, Experts, testing::ValuesIn(kForms),
+INSTANTIATE_TEST_SUITE_P(Forms, Experts, ::testing::ValuesIn(kForms),
                          [](const auto& info) { return std::string(info.param.name); });
 
-class ExpertParallel : public testing::TestWithParam<std::tuple<int, Form>> {};
+class ExpertParallel : public ::testing::TestWithParam<std::tuple<int, Form>> {};
 TEST_P(ExpertParallel, EqualsOneRank) {
   const int size = std::get<0>(GetParam());
   const Form& form = std::get<1>(GetParam());
@@ -114,7 +115,8 @@ TEST_P(ExpertParallel, EqualsOneRank) {
   const int64_t n = first.back();
   MixtureOfExperts one = experts_of(options_of(form));
   set_parameters(one);
-  const Tensor x = wave({n, kWidth}, 0).requires_grad_(), weights = wave({n, kWidth}, 2);
+  const Tensor x = uneven_wave({n, kExpertWidth}, 0).requires_grad_(),
+               weights = uneven_wave({n, kExpertWidth}, 2);
   const Tensor y = one(x);
   (y * weights).sum().backward();
   distributed::run_local(size, [&](const Group& g) {
@@ -137,7 +139,8 @@ TEST_P(ExpertParallel, EqualsOneRank) {
   });
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, ExpertParallel,
-                         testing::Combine(testing::Values(1, 2, 4), testing::ValuesIn(kForms)),
+                         ::testing::Combine(::testing::Values(1, 2, 4),
+                                            ::testing::ValuesIn(kForms)),
                          [](const auto& info) {
                            return std::string(std::get<1>(info.param).name) + "On" +
                                   std::to_string(std::get<0>(info.param));
@@ -148,7 +151,7 @@ TEST(ExpertLosses, MeanOverRanksIsThatOfOne) {
   for (const int size : {1, 2, 4}) {
     MixtureOfExperts one = experts_of(options_of(form));
     set_parameters(one);
-    const Tensor x = wave({12, kWidth}, 0);
+    const Tensor x = uneven_wave({12, kExpertWidth}, 0);
     one(x);
     one.auxiliary_loss().backward();
     distributed::run_local(size, [&](const Group& g) {
@@ -174,7 +177,7 @@ TEST(ExpertLosses, AreThoseOfTheirFormulas) {
     m.router.weight.zero_();
     m.router.weight[3][0] = 20.0;  // the fourth expert, for every token whose first feature is 1
   }
-  const Tensor x = mytorch::zeros({10, kWidth});
+  const Tensor x = mytorch::zeros({10, kExpertWidth});
   x.select(1, 0).fill_(1);
   m(x);
   EXPECT_NEAR(m.auxiliary_loss().item<double>(), kExperts, 1e-4);
@@ -191,12 +194,12 @@ TEST(ExpertLosses, AreThoseOfTheirFormulas) {
 
 // Tokens whose two choices are known: token i of expert i % 2 first, then the other one of 0 and 1.
 TEST(ExpertCapacity, DropsLaterTokensAndSecondChoices) {
-  MixtureOfExperts m(2, kHidden, 2, {.top_k = 2, .capacity_factor = 0.5});
+  MixtureOfExperts m(2, kExpertHidden, 2, {.top_k = 2, .capacity_factor = 0.5});
   {
     const NoGradGuard no_grad;
     m.router.weight.copy_(mytorch::eye(2) * 3);
   }
-  MixtureOfExperts all(2, kHidden, 2, {.top_k = 2});
+  MixtureOfExperts all(2, kExpertHidden, 2, {.top_k = 2});
   {
     const NoGradGuard no_grad;
     for (size_t i = 0; i < m.parameters().size(); ++i) all.parameters()[i].copy_(m.parameters()[i]);
@@ -227,7 +230,7 @@ TEST(ExpertCapacity, OfEnoughPlacesDropsNothing) {
       MixtureOfExperts bound = experts_of({.capacity_factor = kExperts, .group = g});
       set_parameters(free, g);
       set_parameters(bound, g);
-      const Tensor x = wave({7, kWidth}, g.rank());
+      const Tensor x = uneven_wave({7, kExpertWidth}, g.rank());
       expect_close(bound(x), free(x), 0, "result");
       expect(bound.dropped() == 0, "tokens are dropped");
     });
@@ -237,7 +240,7 @@ TEST(ExpertCapacity, OfEnoughPlacesDropsNothing) {
 TEST(ExpertTypes, AreThoseOfTheLayer) {
   MixtureOfExperts m = experts_of({});
   set_parameters(m);
-  const Tensor x = wave({9, kWidth}, 0);
+  const Tensor x = uneven_wave({9, kExpertWidth}, 0);
   const Tensor expected = m(x).detach();
   m.to(kBFloat16);
   const Tensor y = m(x.to(kBFloat16));
@@ -270,7 +273,7 @@ TEST(ExpertMistakes, AreExplained) {
   ranks::expect_error([] { experts_of({.capacity_factor = -1}); }, "capacity_factor is -1");
   MixtureOfExperts m = experts_of({});
   ranks::expect_error([&] { m.auxiliary_loss(); }, "call it first");
-  ranks::expect_error([&] { m(mytorch::zeros({2, kWidth + 1})); }, "must be 6");
+  ranks::expect_error([&] { m(mytorch::zeros({2, kExpertWidth + 1})); }, "must be 6");
   distributed::run_local(3, [](const Group& g) {
     ranks::expect_error([&] { experts_of({.group = g}); }, "multiple");
     g.barrier();

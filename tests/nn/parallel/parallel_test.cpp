@@ -33,16 +33,16 @@ Data batch(int64_t step, int64_t begin, int64_t size) {
   return ranks::batch(step, begin, size, 6, 3);
 }
 
-constexpr int64_t kBatch = 24;
-constexpr int kSteps = 12;
+constexpr int64_t kLargeBatch = 24;
+constexpr int kDataParallelSteps = 12;
 
 std::vector<double> losses_of_one() {
   Net net;
   set_parameters(net, 0);
   optim::SGD optimizer(net.parameters(), optim::SGDOptions(0.2).momentum(0.9));
   std::vector<double> losses;
-  for (int step = 0; step < kSteps; ++step) {
-    const Data data = batch(step, 0, kBatch);
+  for (int step = 0; step < kDataParallelSteps; ++step) {
+    const Data data = batch(step, 0, kLargeBatch);
     optimizer.zero_grad();
     const Tensor loss = cross_entropy(net(data.x), data.y);
     loss.backward();
@@ -52,7 +52,7 @@ std::vector<double> losses_of_one() {
   return losses;
 }
 
-class DataParallel : public testing::TestWithParam<std::tuple<int, int64_t>> {};
+class DataParallel : public ::testing::TestWithParam<std::tuple<int, int64_t>> {};
 TEST_P(DataParallel, HasTheLossesOfOneProcess) {
   const auto& [ranks, bucket] = GetParam();
   const std::vector<double> expected = losses_of_one();
@@ -63,8 +63,8 @@ TEST_P(DataParallel, HasTheLossesOfOneProcess) {
         DistributedDataParallel parallel(
             net, {.bucket_bytes = bucket, .first_bucket_bytes = std::max<int64_t>(bucket / 4, 1)});
         optim::SGD optimizer(net.parameters(), optim::SGDOptions(0.2).momentum(0.9));
-        const int64_t size = kBatch / ranks;
-        for (int step = 0; step < kSteps; ++step) {
+        const int64_t size = kLargeBatch / ranks;
+        for (int step = 0; step < kDataParallelSteps; ++step) {
           const Data data = batch(step, world.rank() * size, size);
           optimizer.zero_grad();
           const Tensor loss = cross_entropy(parallel(data.x), data.y);
@@ -85,8 +85,8 @@ TEST_P(DataParallel, HasTheLossesOfOneProcess) {
       });
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, DataParallel,
-                         testing::Combine(testing::Values(1, 2, 4),
-                                          testing::Values<int64_t>(16, 600, 1 << 20)));
+                         ::testing::Combine(::testing::Values(1, 2, 4),
+                                            ::testing::Values<int64_t>(16, 600, 1 << 20)));
 
 TEST(NoSync, ReducesTheSumOfGradients) {
   distributed::run_local(2, [](const distributed::Group& world) {
@@ -157,7 +157,7 @@ struct Branches : Module {
   }
 };
 
-class UnusedParameters : public testing::TestWithParam<std::tuple<int64_t, bool>> {};
+class UnusedParameters : public ::testing::TestWithParam<std::tuple<int64_t, bool>> {};
 TEST_P(UnusedParameters, HaveTheGradientsOfOneProcess) {
   const auto& [bucket, walks] = GetParam();
   const int ranks = 3;
@@ -206,7 +206,8 @@ TEST_P(UnusedParameters, HaveTheGradientsOfOneProcess) {
   });
 }
 INSTANTIATE_TEST_SUITE_P(Buckets, UnusedParameters,
-                         testing::Combine(testing::Values<int64_t>(16, 1 << 20), testing::Bool()));
+                         ::testing::Combine(::testing::Values<int64_t>(16, 1 << 20),
+                                            ::testing::Bool()));
 
 TEST(UnusedParameters, KeepWhatNoSyncHasAddedUp) {
   distributed::run_local(2, [](const distributed::Group& g) {
@@ -238,7 +239,7 @@ TEST(UnusedParameters, KeepWhatNoSyncHasAddedUp) {
   });
 }
 
-class CommunicationHooks : public testing::TestWithParam<int> {};
+class CommunicationHooks : public ::testing::TestWithParam<int> {};
 TEST_P(CommunicationHooks, ReduceInOtherTypes) {
   const std::vector<double> expected = losses_of_one();
   const CommunicationHook hooks[] = {compress_bf16, compress_fp16};
@@ -258,8 +259,8 @@ TEST_P(CommunicationHooks, ReduceInOtherTypes) {
           };
         }});
     optim::SGD optimizer(net.parameters(), optim::SGDOptions(0.2).momentum(0.9));
-    for (int step = 0; step < kSteps; ++step) {
-      const Data data = batch(step, world.rank() * kBatch / 2, kBatch / 2);
+    for (int step = 0; step < kDataParallelSteps; ++step) {
+      const Data data = batch(step, world.rank() * kLargeBatch / 2, kLargeBatch / 2);
       optimizer.zero_grad();
       const Tensor loss = cross_entropy(parallel(data.x), data.y);
       loss.backward();
@@ -269,12 +270,12 @@ TEST_P(CommunicationHooks, ReduceInOtherTypes) {
       ranks::expect_close(mean.item<double>(), expected[static_cast<size_t>(step)],
                           GetParam() == 0 ? 0.02 : 0.003, "loss");
     }
-    ranks::expect(calls >= kSteps, "the hook was not called");
+    ranks::expect(calls >= kDataParallelSteps, "the hook was not called");
   });
 }
-INSTANTIATE_TEST_SUITE_P(Types, CommunicationHooks, testing::Values(0, 1));
+INSTANTIATE_TEST_SUITE_P(Types, CommunicationHooks, ::testing::Values(0, 1));
 
-class Join : public testing::TestWithParam<std::tuple<bool, bool>> {};
+class Join : public ::testing::TestWithParam<std::tuple<bool, bool>> {};
 TEST_P(Join, ServesRanksWithMoreBatches) {
   const auto& [active, unused] = GetParam();
   const int steps[] = {2, 5, 1};
@@ -318,7 +319,7 @@ TEST_P(Join, ServesRanksWithMoreBatches) {
     cross_entropy(parallel(data.x), data.y).backward();
   });
 }
-INSTANTIATE_TEST_SUITE_P(Options, Join, testing::Combine(testing::Bool(), testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(Options, Join, ::testing::Combine(::testing::Bool(), ::testing::Bool()));
 
 TEST(DistributedSampler, DealsEveryIndex) {
   for (const bool drop_last : {false, true}) {

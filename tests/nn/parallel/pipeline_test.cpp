@@ -14,6 +14,7 @@ using ranks::batch;
 using ranks::Data;
 using ranks::expect;
 using ranks::expect_close;
+using ranks::kBatch;
 
 Sequential model() {
   Sequential net(Linear(6, 16), Tanh(), Linear(16, 12), ReLU(), Linear(12, 16), Tanh(),
@@ -22,7 +23,6 @@ Sequential model() {
   return net;
 }
 
-constexpr int64_t kBatch = 12;
 Tensor loss_of(const Tensor& y, const Tensor& target) { return cross_entropy(y, target); }
 
 TEST(PipelineStage, SharesModulesAndKeepsNames) {
@@ -49,7 +49,7 @@ TEST(PipelineStage, SharesModulesAndKeepsNames) {
   EXPECT_THROW(pipeline_stage(net, 2, 2), Error);
 }
 
-class Pipelines : public testing::TestWithParam<std::tuple<int, int64_t, PipelineSchedule>> {};
+class Pipelines : public ::testing::TestWithParam<std::tuple<int, int64_t, PipelineSchedule>> {};
 TEST_P(Pipelines, HaveTheLossesAndGradientsOfOneRank) {
   const auto& [ranks, n, schedule] = GetParam();
   Sequential one = model();
@@ -98,8 +98,8 @@ TEST_P(Pipelines, HaveTheLossesAndGradientsOfOneRank) {
 }
 INSTANTIATE_TEST_SUITE_P(
     Stages, Pipelines,
-    testing::Combine(testing::Values(1, 2, 3, 4), testing::Values<int64_t>(1, 2, 4, 12),
-                     testing::Values(PipelineSchedule::kGPipe, PipelineSchedule::k1F1B)));
+    ::testing::Combine(::testing::Values(1, 2, 3, 4), ::testing::Values<int64_t>(1, 2, 4, 12),
+                       ::testing::Values(PipelineSchedule::kGPipe, PipelineSchedule::k1F1B)));
 
 TEST(Pipeline, RefusesBatchesThatCannotBeCut) {
   distributed::run_local(1, [](const distributed::Group& g) {

@@ -17,8 +17,9 @@ using ranks::batch;
 using ranks::Data;
 using ranks::expect;
 using ranks::expect_close;
+using ranks::kBatch;
 
-class ShardedCheckpoint : public testing::Test {
+class ShardedCheckpoint : public ::testing::Test {
  protected:
   void SetUp() override {
     folder_ =
@@ -29,10 +30,10 @@ class ShardedCheckpoint : public testing::Test {
   std::string folder_;
 };
 
-struct Net : Module {
+struct BatchNormNet : Module {
   Linear a{6, 10}, b{10, 10}, c{10, 5};
   BatchNorm1d norm{10};
-  Net() {
+  BatchNormNet() {
     register_module("a", a);
     register_module("b", b);
     register_module("c", c);
@@ -41,8 +42,6 @@ struct Net : Module {
   }
   Tensor forward(const Tensor& x) override { return c(norm(tanh(b(tanh(a(x)))))); }
 };
-
-constexpr int64_t kBatch = 12;
 
 // Steps [from, to) on the ranks of a group; the batch norm sees the same batch on all.
 std::vector<double> train(const distributed::Group& g, FullyShardedDataParallel& parallel,
@@ -64,7 +63,7 @@ TEST_F(ShardedCheckpoint, ResumesOnAnyNumberOfRanks) {
   std::vector<double> expected;
   std::mutex mutex;
   distributed::run_local(4, [&](const distributed::Group& g) {
-    Net net;
+    BatchNormNet net;
     FullyShardedDataParallel parallel(net);
     optim::AdamW optimizer(net.parameters(), optim::AdamWOptions(0.02));
     train(g, parallel, optimizer, 0, 3);
@@ -76,7 +75,7 @@ TEST_F(ShardedCheckpoint, ResumesOnAnyNumberOfRanks) {
   EXPECT_TRUE(files::exists(folder_ + "/part-00003-of-00004.safetensors"));
   for (const int ranks : {1, 2, 3, 4}) {
     distributed::run_local(ranks, [&](const distributed::Group& g) {
-      Net net;
+      BatchNormNet net;
       ranks::set_parameters(net, 5);
       FullyShardedDataParallel parallel(net);
       optim::AdamW optimizer(net.parameters(), optim::AdamWOptions(0.5));
@@ -89,13 +88,13 @@ TEST_F(ShardedCheckpoint, ResumesOnAnyNumberOfRanks) {
     });
   }
   // A module whose parameters are whole.
-  Net whole;
+  BatchNormNet whole;
   ranks::set_parameters(whole, 5);
   load_parts(folder_, parts_of(whole));
   EXPECT_GT(whole.norm.running_var.sub(1).abs().max().item<double>(), 0.01);
   whole.eval();
   distributed::run_local(2, [&](const distributed::Group&) {
-    Net net;
+    BatchNormNet net;
     FullyShardedDataParallel parallel(net);
     load_sharded(folder_, parallel);
     net.eval();

@@ -52,7 +52,7 @@ Tensor indices_of(int64_t dim, int64_t step) {
   return dim == 0 ? x : x.t().contiguous();
 }
 
-class TensorParallel : public testing::TestWithParam<std::tuple<int, bool, int64_t>> {};
+class TensorParallel : public ::testing::TestWithParam<std::tuple<int, bool, int64_t>> {};
 TEST_P(TensorParallel, HasTheLossAndGradientsOfOneRank) {
   const auto& [ranks, sequence, dim] = GetParam();
   Whole one;
@@ -91,8 +91,8 @@ TEST_P(TensorParallel, HasTheLossAndGradientsOfOneRank) {
   });
 }
 INSTANTIATE_TEST_SUITE_P(Layouts, TensorParallel,
-                         testing::Combine(testing::Values(1, 2, 4), testing::Bool(),
-                                          testing::Values<int64_t>(0, 1)));
+                         ::testing::Combine(::testing::Values(1, 2, 4), ::testing::Bool(),
+                                            ::testing::Values<int64_t>(0, 1)));
 
 TEST(TensorParallelLayouts, InputsAndOutputsThatAreNotSplit) {
   Linear up(kWidth, kHidden), down(kHidden, kWidth);

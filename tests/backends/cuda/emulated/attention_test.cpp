@@ -14,6 +14,7 @@
 #include "mytorch/abi_ops/attention_forward.h"
 #include "mytorch/abi_ops/attention_paged.h"
 #include "mytorch/backend/philox.h"
+#include "tests/backends/cuda/emulated/kernels.h"
 #include "tests/backends/reference/fake_host.h"
 
 namespace mytorch::testing {
@@ -103,14 +104,6 @@ Result attend(const Problem& p) {
   return result;
 }
 
-// Numbers in [-1, 1], the same for the same seed.
-std::vector<double> numbers(int64_t n, uint64_t seed) {
-  const sdk::philox::Stream stream(seed, 0);
-  std::vector<double> values;
-  for (int64_t i = 0; i < n; ++i) values.push_back(stream.bits32(i) * 0x1p-31 - 1);
-  return values;
-}
-
 // A tensor of `order`, from the last stride to the first, whose rows are `gap` elements longer.
 template <class T>
 TestTensor tensor(const Shape& shape, const std::vector<int>& order, uint64_t seed,
@@ -121,25 +114,7 @@ TestTensor tensor(const Shape& shape, const std::vector<int>& order, uint64_t se
     strides[static_cast<size_t>(d)] = n;
     n *= shape[static_cast<size_t>(d)] + (n == 1 ? gap : 0);
   }
-  return TestTensor::of<T>({n}, numbers(n, seed)).as_strided(shape, strides);
-}
-
-template <class Args>
-std::string run(void (*registers)(cuda::KernelEntries&), const char* op, Args& args,
-                mt_dtype compute) {
-  cuda::KernelEntries kernels;
-  registers(kernels);
-  args.header.size = sizeof(Args);
-  args.header.compute = compute;
-  for (const mt_kernel_entry& kernel : kernels) {
-    if (std::string(op) != kernel.op) continue;
-    if (kernel.supports != nullptr) {
-      if (const char* reason = kernel.supports(kernel.self, &args)) return reason;
-    }
-    TestContext context;
-    return kernel.run(kernel.self, context.get(), &args) == MT_OK ? "" : context.error;
-  }
-  return "there is no kernel";
+  return TestTensor::of<T>({n}, uniform_numbers(n, seed)).as_strided(shape, strides);
 }
 
 double largest(const std::vector<double>& values) {
@@ -163,9 +138,9 @@ void compare(const std::vector<double>& found, const std::vector<double>& expect
 }
 
 template <class T>
-constexpr double kBound = sizeof(T) == 4                 ? 1e-5
-                          : std::is_same_v<T, sdk::Half> ? 2e-3
-                                                         : 1.5e-2;
+constexpr double kAttentionBound = sizeof(T) == 4                 ? 1e-5
+                                   : std::is_same_v<T, sdk::Half> ? 2e-3
+                                                                  : 1.5e-2;
 
 TestTensor slopes_of(const Problem& p) {
   return p.slopes.empty()
@@ -202,7 +177,7 @@ void check_forward(Problem p, const std::vector<int>& key_order, int64_t gap = 0
   p.key = key.values<double>();
   p.value = value.values<double>();
   const Result expected = attend(p);
-  compare(output.values<double>(), expected.output, kBound<T>);
+  compare(output.values<double>(), expected.output, kAttentionBound<T>);
   compare(sums.values<double>(), expected.logsumexp, 1e-4);
 }
 
@@ -260,7 +235,8 @@ void check_paged(Problem p, int64_t slots, int64_t missing = 0) {
   p.key.assign(at(p.batch * p.key_heads * p.keys * p.width), 0);
   p.value.assign(at(p.batch * p.key_heads * p.keys * p.value_width), 0);
   const auto rounded = [](double x) { return sdk::convert<double>(sdk::convert<T>(x)); };
-  const std::vector<double> drawn = numbers(static_cast<int64_t>(p.key.size() + p.value.size()), 5);
+  const std::vector<double> drawn =
+      uniform_numbers(static_cast<int64_t>(p.key.size() + p.value.size()), 5);
   int64_t used = 0, next = 0;
   for (int64_t b = 0; b < p.batch; ++b) {
     lengths.push_back(static_cast<double>(p.lengths[at(b)]));
@@ -312,7 +288,7 @@ void check_paged(Problem p, int64_t slots, int64_t missing = 0) {
   if (missing != 0) return;
   p.query = query.values<double>();
   const Result expected = attend(p);
-  compare(output.values<double>(), expected.output, kBound<T>);
+  compare(output.values<double>(), expected.output, kAttentionBound<T>);
   compare(sums.values<double>(), expected.logsumexp, 1e-4);
 }
 
@@ -412,7 +388,7 @@ void check_tiles(Problem p, const std::vector<int>& order = {3, 2, 1, 0}) {
   if (!p.mask_sizes.empty()) {
     int64_t n = 1;
     for (const int64_t size : p.mask_sizes) n *= size;
-    std::vector<double> values = numbers(n, 4);
+    std::vector<double> values = uniform_numbers(n, 4);
     if (p.bool_mask) {
       for (double& x : values) x = x < 0.5 ? 1 : 0;
       mask = TestTensor::of<bool>(p.mask_sizes, values);
@@ -455,7 +431,7 @@ void check_tiles(Problem p, const std::vector<int>& order = {3, 2, 1, 0}) {
   p.key = key.values<double>();
   p.value = value.values<double>();
   Result expected = attend(p);
-  compare(output.values<double>(), expected.output, kBound<T>);
+  compare(output.values<double>(), expected.output, kAttentionBound<T>);
   compare(sums.values<double>(), expected.logsumexp, 1e-3);
 
   // The gradient, without a gap in grad_output if rows are contiguous, else broadcast along them.
@@ -487,10 +463,10 @@ void check_tiles(Problem p, const std::vector<int>& order = {3, 2, 1, 0}) {
   expected.output = output.values<double>();
   const Gradients to =
       differentiate(p, expected, grad.values<double>(), grad_sums.values<double>());
-  compare(to_query.values<double>(), to.query, kBound<T>);
-  compare(to_key.values<double>(), to.key, kBound<T>);
-  compare(to_value.values<double>(), to.value, kBound<T>);
-  if (wants_mask) compare(to_mask.values<double>(), to.mask, kBound<T>);
+  compare(to_query.values<double>(), to.query, kAttentionBound<T>);
+  compare(to_key.values<double>(), to.key, kAttentionBound<T>);
+  compare(to_value.values<double>(), to.value, kAttentionBound<T>);
+  if (wants_mask) compare(to_mask.values<double>(), to.mask, kAttentionBound<T>);
 }
 
 TEST(Tiles, MatchSumsInDouble) {
@@ -589,7 +565,7 @@ template <class T>
 void keep_nan_in_its_row() {
   // A NaN query makes its own row NaN, and the gradients of keys.
   const int64_t queries = 40, keys = 50, width = 16;
-  std::vector<double> values = numbers(queries * width, 1);
+  std::vector<double> values = uniform_numbers(queries * width, 1);
   values[3 * width + 2] = std::nan("");
   const TestTensor query = TestTensor::of<T>({1, 1, queries, width}, values);
   const TestTensor key = tensor<T>({1, 1, keys, width}, {3, 2, 1, 0}, 2);
@@ -617,8 +593,8 @@ TEST(Tiles, KeepNaNInItsRow) {
 // Products of split numbers would make NaN of them.
 TEST(Tiles, KeepInfinities) {
   const int64_t queries = 70, keys = 50, width = 16;
-  std::vector<double> ones(queries * width, 1), some = numbers(keys * width, 2);
-  std::vector<double> values = numbers(keys * width, 3);
+  std::vector<double> ones(queries * width, 1), some = uniform_numbers(keys * width, 2);
+  std::vector<double> values = uniform_numbers(keys * width, 3);
   for (int64_t c = 0; c < width; ++c) some[7 * width + c] = c == 4 ? -kInfinity : 1;
   values[9 * width + 5] = kInfinity;
   const TestTensor query = TestTensor::of<float>({1, 1, queries, width}, ones);

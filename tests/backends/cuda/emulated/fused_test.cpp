@@ -13,6 +13,7 @@
 #include "backends/cuda/programs/program.h"
 #include "backends/cuda/runtime/faults.h"
 #include "tests/backends/cuda/emulated/device.h"
+#include "tests/backends/cuda/emulated/kernels.h"
 #include "tests/backends/cuda/fused_program.h"
 #include "tests/backends/reference/fake_host.h"
 
@@ -20,13 +21,6 @@ namespace mytorch::testing {
 namespace {
 
 constexpr mt_dtype kF32 = sdk::dtype_of<float>;
-
-const mt_program* program_of(const std::string& op, int variant = 0) {
-  for (const cuda::ProgramOp& known : cuda::all_programs()) {
-    if (op == known.name) return known.variants[variant];
-  }
-  std::abort();
-}
 
 // The programs of calls that fusion makes: the check of an index, and the load of an element.
 struct Selection {

@@ -22,35 +22,11 @@
 #include "mytorch/abi_ops/linalg_svd_forward.h"
 #include "mytorch/backend/matrices.h"
 #include "mytorch/backend/philox.h"
+#include "tests/backends/cuda/emulated/kernels.h"
 #include "tests/backends/reference/fake_host.h"
 
 namespace mytorch::testing {
 namespace {
-
-template <class Args>
-std::string run(void (*registers)(cuda::KernelEntries&), const char* op, Args& args,
-                mt_dtype compute) {
-  cuda::KernelEntries kernels;
-  registers(kernels);
-  args.header.size = sizeof(Args);
-  args.header.compute = compute;
-  for (const mt_kernel_entry& kernel : kernels) {
-    if (std::string(op) != kernel.op) continue;
-    if (kernel.supports != nullptr) {
-      if (const char* reason = kernel.supports(kernel.self, &args)) return reason;
-    }
-    TestContext context;
-    return kernel.run(kernel.self, context.get(), &args) == MT_OK ? "" : context.error;
-  }
-  return "there is no kernel";
-}
-
-std::vector<double> numbers(int64_t n, uint64_t seed) {
-  const sdk::philox::Stream stream(seed, 0);
-  std::vector<double> values;
-  for (int64_t i = 0; i < n; ++i) values.push_back(stream.bits32(i) * 0x1p-31 - 1);
-  return values;
-}
 
 // A batch of matrices in row-major numbers.
 struct Batch {
@@ -65,7 +41,7 @@ struct Batch {
   }
 };
 Batch random(int64_t count, int64_t m, int64_t n, uint64_t seed) {
-  return {count, m, n, numbers(count * m * n, seed)};
+  return {count, m, n, uniform_numbers(count * m * n, seed)};
 }
 Batch product(const Batch& a, const Batch& b) {
   Batch c{a.count, a.m, b.n, std::vector<double>(static_cast<size_t>(a.count * a.m * b.n), 0.0)};
@@ -167,7 +143,7 @@ Batch dominant(int64_t count, int64_t n, uint64_t seed) {
 }
 
 template <class T>
-constexpr double kBound = sizeof(T) == 4 ? 2e-5 : 1e-12;
+constexpr double kLinalgBound = sizeof(T) == 4 ? 2e-5 : 1e-12;
 
 template <class T>
 class EmulatedLinalg : public ::testing::Test {};
@@ -189,7 +165,8 @@ TYPED_TEST(EmulatedLinalg, CholeskyFactorizesEitherTriangle) {
       args.info = info;
       ASSERT_EQ(run(cuda::register_cholesky, "linalg_cholesky_ex", args, sdk::dtype_of<T>), "");
       const Batch found = batch(l);
-      compare(upper ? product(turned(found), found) : product(found, turned(found)), a, kBound<T>);
+      compare(upper ? product(turned(found), found) : product(found, turned(found)), a,
+              kLinalgBound<T>);
       for (int64_t i = 0; i < n; ++i) {
         for (int64_t j = i + 1; j < n; ++j) {
           ASSERT_EQ(upper ? found.at(1, j, i) : found.at(1, i, j), 0);
@@ -254,7 +231,7 @@ TYPED_TEST(EmulatedLinalg, LuIsThatOfTheReference) {
     }
     EXPECT_EQ(pivots[1].values<int>(), pivots[0].values<int>()) << m << " x " << n;
     EXPECT_EQ(info[1].values<int>(), info[0].values<int>());
-    compare(batch(lu[1]), batch(lu[0]), 20 * kBound<T>);
+    compare(batch(lu[1]), batch(lu[0]), 20 * kLinalgBound<T>);
   }
 }
 
@@ -294,7 +271,7 @@ TYPED_TEST(EmulatedLinalg, LuSolvesAndPermutesAsTheReference) {
                         : run_op("linalg_lu_permutation", of, sdk::dtype_of<T>),
                     "");
         }
-        compare(batch(out[1]), batch(out[0]), 5 * kBound<T>);
+        compare(batch(out[1]), batch(out[0]), 5 * kLinalgBound<T>);
         EXPECT_EQ(order[1].values<int64_t>(), order[0].values<int64_t>());
       }
     }
@@ -324,7 +301,7 @@ TYPED_TEST(EmulatedLinalg, TrianglesSolveAsTheReference) {
                       : run_op("linalg_solve_triangular", args, sdk::dtype_of<T>),
                   "");
       }
-      compare(batch(out[1]), batch(out[0]), 50 * kBound<T>);
+      compare(batch(out[1]), batch(out[0]), 50 * kLinalgBound<T>);
     }
   }
 }
@@ -351,8 +328,8 @@ TYPED_TEST(EmulatedLinalg, QrIsThatOfTheReference) {
                       : run_op("linalg_qr", args, sdk::dtype_of<T>),
                   "");
       }
-      compare(batch(r[1]), batch(r[0]), 10 * kBound<T>);
-      compare(batch(q[1]), batch(q[0]), 50 * kBound<T>);
+      compare(batch(r[1]), batch(r[0]), 10 * kLinalgBound<T>);
+      compare(batch(q[1]), batch(q[0]), 50 * kLinalgBound<T>);
     }
     if (k == 0) continue;
     TestTensor packed[2], tau[2];
@@ -367,7 +344,7 @@ TYPED_TEST(EmulatedLinalg, QrIsThatOfTheReference) {
                     : run_op("geqrf", args, sdk::dtype_of<T>),
                 "");
     }
-    compare(batch(packed[1]), batch(packed[0]), 50 * kBound<T>);
+    compare(batch(packed[1]), batch(packed[0]), 50 * kLinalgBound<T>);
     if (m < n) continue;
     TestTensor out[2];
     for (int own = 0; own < 2; ++own) {
@@ -380,7 +357,7 @@ TYPED_TEST(EmulatedLinalg, QrIsThatOfTheReference) {
                     : run_op("linalg_householder_product", args, sdk::dtype_of<T>),
                 "");
     }
-    compare(batch(out[1]), batch(out[0]), 10 * kBound<T>);
+    compare(batch(out[1]), batch(out[0]), 10 * kLinalgBound<T>);
   }
 }
 
@@ -426,8 +403,8 @@ TYPED_TEST(EmulatedLinalg, EigenvectorsDiagonalize) {
       EXPECT_EQ(cuda::fault_of(any)->site, 0u) << "of size " << n << ", kind " << kind;
       EXPECT_EQ(alone.values<double>(), values.values<double>());
       const Batch v = batch(vectors);
-      compare(product(turned(v), v), unit(2, n), 5 * kBound<T>);
-      compare(product(product(v, diagonal(values, n)), turned(v)), a, 5 * kBound<T>);
+      compare(product(turned(v), v), unit(2, n), 5 * kLinalgBound<T>);
+      compare(product(product(v, diagonal(values, n)), turned(v)), a, 5 * kLinalgBound<T>);
       const std::vector<double> found = values.values<double>();
       for (int64_t i = 1; i < n; ++i) {
         EXPECT_LE(found[static_cast<size_t>(i - 1)], found[static_cast<size_t>(i)]);
@@ -480,8 +457,8 @@ TYPED_TEST(EmulatedLinalg, SingularVectorsDiagonalize) {
         EXPECT_EQ(cuda::fault_of(any)->site, 0u);
         EXPECT_EQ(alone.values<double>(), s.values<double>());
         const Batch found_u = batch(u), found_v = turned(batch(vh));
-        compare(product(turned(found_u), found_u), unit(2, left), 5 * kBound<T>);
-        compare(product(turned(found_v), found_v), unit(2, right), 5 * kBound<T>);
+        compare(product(turned(found_u), found_u), unit(2, left), 5 * kLinalgBound<T>);
+        compare(product(turned(found_v), found_v), unit(2, right), 5 * kLinalgBound<T>);
         Batch sigma{2, left, right, std::vector<double>(static_cast<size_t>(2 * left * right))};
         const std::vector<double> values = s.values<double>();
         for (int64_t e = 0; e < 2; ++e) {
@@ -490,7 +467,7 @@ TYPED_TEST(EmulatedLinalg, SingularVectorsDiagonalize) {
             EXPECT_TRUE(i == 0 || sigma.at(e, i, i) <= sigma.at(e, i - 1, i - 1));
           }
         }
-        compare(product(product(found_u, sigma), turned(found_v)), a, 5 * kBound<T>);
+        compare(product(product(found_u, sigma), turned(found_v)), a, 5 * kLinalgBound<T>);
         for (int64_t j = 0; j < k; ++j) {
           std::vector<double> column;
           for (int64_t i = 0; i < m; ++i) column.push_back(found_u.at(1, i, j));

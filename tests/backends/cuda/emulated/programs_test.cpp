@@ -13,6 +13,7 @@
 #include "backends/cuda/runtime/faults.h"
 #include "mytorch/abi_ops.h"
 #include "tests/backends/cuda/emulated/device.h"
+#include "tests/backends/cuda/emulated/kernels.h"
 #include "tests/backends/reference/fake_host.h"
 
 namespace mytorch::testing {
@@ -27,13 +28,6 @@ const mt_kernel_entry& kernel(const std::string& op) {
   }();
   for (const mt_kernel_entry& c : *all) {
     if (op == c.op) return c;
-  }
-  std::abort();
-}
-
-const mt_program& program_of(const std::string& op, int variant) {
-  for (const cuda::ProgramOp& known : cuda::all_programs()) {
-    if (op == known.name) return *known.variants[variant];
   }
   std::abort();
 }
@@ -98,7 +92,7 @@ void check(const std::string& op, Args args, mt_dtype compute,
   compiled.size = sizeof(compiled);
   const mt_backend& refs = reference();
   ASSERT_EQ(
-      refs.compile(refs.self, &program_of(op, args.header.variant), compute, nullptr, 0, &compiled),
+      refs.compile(refs.self, program_of(op, args.header.variant), compute, nullptr, 0, &compiled),
       MT_OK);
   ASSERT_EQ(compiled.run(compiled.self, context.get(), &ref), MT_OK) << context.error;
   for (size_t k = 0; k < outs.size(); ++k) {

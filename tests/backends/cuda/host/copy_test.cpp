@@ -22,6 +22,7 @@
 #include "mytorch/ops/view.h"
 #include "mytorch/tensor.h"
 #include "tests/backends/cuda/gpu.h"
+#include "tests/backends/cuda/host/bytes_of.h"
 
 namespace mytorch::testing {
 namespace {
@@ -30,13 +31,6 @@ class Copy : public Gpu {};
 
 const ScalarType kTypes[] = {kBool,  kUInt8,   kInt8,     kInt16,   kInt32,
                              kInt64, kFloat16, kBFloat16, kFloat32, kFloat64};
-
-// The bytes of a tensor's elements in row-major order.
-std::string bytes_of(const Tensor& tensor) {
-  const Tensor host = tensor.to(kCPU).contiguous();
-  return {static_cast<const char*>(host.raw_data()),
-          static_cast<size_t>(host.numel() * host.element_size())};
-}
 
 // Small integers of either sign, which every type but bool and uint8 represents.
 Tensor numbers(int64_t n, ScalarType dtype) {

@@ -25,10 +25,11 @@ Tensor definite(const Tensor& x) {
 double largest_magnitude(const Tensor& x) {
   return x.numel() == 0 ? 0 : amax(abs(x)).item<double>();
 }
-double distance(const Tensor& a, const Tensor& b) { return largest_magnitude(a - b); }
+double largest_difference(const Tensor& a, const Tensor& b) { return largest_magnitude(a - b); }
 double from_orthonormal(const Tensor& q) {
   const Tensor product = matmul(turned(q), q);
-  return distance(product, eye(q.size(-1), q.dtype(), q.device()).expand(product.sizes()));
+  return largest_difference(product,
+                            eye(q.size(-1), q.dtype(), q.device()).expand(product.sizes()));
 }
 
 struct Shape {
@@ -63,9 +64,9 @@ TEST_P(Factorizations, QRIsOrthonormalTimesTriangular) {
     const Tensor a = random_matrices(GetParam().sizes, type);
     for (const char* mode : {"reduced", "complete"}) {
       const auto [q, r] = linalg_qr(a, mode);
-      EXPECT_LE(distance(matmul(q, r), a), bound(type)) << mode;
+      EXPECT_LE(largest_difference(matmul(q, r), a), bound(type)) << mode;
       EXPECT_LE(from_orthonormal(q), bound(type)) << mode;
-      EXPECT_EQ(distance(triu(r), r), 0) << mode;
+      EXPECT_EQ(largest_difference(triu(r), r), 0) << mode;
     }
   }
 }
@@ -77,12 +78,12 @@ TEST_P(Factorizations, SVDIsOrthonormalAndDescending) {
       const auto [u, s, vh] = linalg_svd(a, full);
       const int64_t k = s.size(-1);
       const Tensor product = matmul(narrow(u, -1, 0, k) * unsqueeze(s, -2), narrow(vh, -2, 0, k));
-      EXPECT_LE(distance(product, a), 4 * bound(type)) << full;
+      EXPECT_LE(largest_difference(product, a), 4 * bound(type)) << full;
       EXPECT_LE(from_orthonormal(u), bound(type)) << full;
       EXPECT_LE(from_orthonormal(turned(vh)), bound(type)) << full;
       const Tensor gaps = narrow(s, -1, 0, k - 1) - narrow(s, -1, 1, k - 1);
       EXPECT_FALSE(any(lt(gaps, 0)).item<bool>());
-      EXPECT_LE(distance(linalg_svdvals(a), s), 4 * bound(type));
+      EXPECT_LE(largest_difference(linalg_svdvals(a), s), 4 * bound(type));
     }
   }
 }
@@ -93,7 +94,7 @@ TEST_P(Factorizations, SVDOfSingularMatrices) {
     const Tensor few = narrow(x, -1, 0, 9);
     for (const Tensor& a : {matmul(few, turned(few)), x * 0.0}) {
       const auto [u, s, vh] = linalg_svd(a, false);
-      EXPECT_LE(distance(matmul(u * unsqueeze(s, -2), vh), a), 10 * bound(type));
+      EXPECT_LE(largest_difference(matmul(u * unsqueeze(s, -2), vh), a), 10 * bound(type));
       EXPECT_LE(from_orthonormal(u), bound(type));
       EXPECT_LE(from_orthonormal(turned(vh)), bound(type));
     }
@@ -106,21 +107,24 @@ TEST_P(Factorizations, SolversSolve) {
     const Tensor a = definite(random_matrices(sizes, type)) * 0.01;
     const Tensor b = random_matrices(sizes, type, 2);
     const double most = 100 * bound(type);
-    EXPECT_LE(distance(matmul(a, linalg_solve(a, b)), b), most);
-    EXPECT_LE(distance(matmul(linalg_solve(a, turned(b), false), a), turned(b)), most);
+    EXPECT_LE(largest_difference(matmul(a, linalg_solve(a, b)), b), most);
+    EXPECT_LE(largest_difference(matmul(linalg_solve(a, turned(b), false), a), turned(b)), most);
     const Tensor factor = linalg_cholesky(a);
-    EXPECT_LE(distance(matmul(factor, turned(factor)), a), bound(type));
-    EXPECT_LE(distance(linalg_cholesky(a, true), turned(factor)), bound(type));
-    EXPECT_LE(distance(matmul(factor, linalg_solve_triangular(factor, b, false)), b),
+    EXPECT_LE(largest_difference(matmul(factor, turned(factor)), a), bound(type));
+    EXPECT_LE(largest_difference(linalg_cholesky(a, true), turned(factor)), bound(type));
+    EXPECT_LE(largest_difference(matmul(factor, linalg_solve_triangular(factor, b, false)), b),
               10 * bound(type));
-    EXPECT_LE(distance(matmul(turned(factor), linalg_solve_triangular(turned(factor), b, true)), b),
+    EXPECT_LE(largest_difference(
+                  matmul(turned(factor), linalg_solve_triangular(turned(factor), b, true)), b),
               10 * bound(type));
     const auto [p, l, u] = linalg_lu(random_matrices(sizes, type));
-    EXPECT_LE(distance(matmul(matmul(p, l), u), random_matrices(sizes, type)), bound(type));
+    EXPECT_LE(largest_difference(matmul(matmul(p, l), u), random_matrices(sizes, type)),
+              bound(type));
     const auto [values, vectors] = linalg_eigh(a);
-    EXPECT_LE(distance(matmul(a, vectors), vectors * unsqueeze(values, -2)), 4 * bound(type));
+    EXPECT_LE(largest_difference(matmul(a, vectors), vectors * unsqueeze(values, -2)),
+              4 * bound(type));
     EXPECT_LE(from_orthonormal(vectors), bound(type));
-    EXPECT_LE(distance(linalg_eigvalsh(a), values), 4 * bound(type));
+    EXPECT_LE(largest_difference(linalg_eigvalsh(a), values), 4 * bound(type));
   }
 }
 

@@ -22,7 +22,7 @@ Tensor random_points(IntList sizes, ScalarType dtype, uint64_t seed = 1) {
 }
 
 // The norm of the difference, beside that of the numbers. Both are on the CPU.
-double distance(const Tensor& a, const Tensor& b) {
+double relative_difference(const Tensor& a, const Tensor& b) {
   const Tensor x = a.to(kCPU), y = b.to(kCPU);
   return linalg_vector_norm(x - y).item<double>() /
          std::max(linalg_vector_norm(y).item<double>(), 1e-300);
@@ -38,13 +38,14 @@ TEST_F(FourierOnGpu, LengthsOfEveryKind) {
       const Tensor points = random_points({3, n}, to_complex(dtype));
       const double most = 4 * allowed(dtype);
       const std::string text = std::to_string(n);
-      EXPECT_LE(distance(fft::fft(points.to(kCUDA)), fft::fft(points)), most) << text;
-      EXPECT_LE(distance(fft::fft(real.to(kCUDA)), fft::fft(real)), most) << text;
-      EXPECT_LE(distance(fft::rfft(real.to(kCUDA)), fft::rfft(real)), most) << text;
-      EXPECT_LE(distance(fft::irfft(fft::rfft(real.to(kCUDA)), n), real), most) << text;
-      EXPECT_LE(distance(fft::hfft(fft::ihfft(real.to(kCUDA)), n), real), most) << text;
+      EXPECT_LE(relative_difference(fft::fft(points.to(kCUDA)), fft::fft(points)), most) << text;
+      EXPECT_LE(relative_difference(fft::fft(real.to(kCUDA)), fft::fft(real)), most) << text;
+      EXPECT_LE(relative_difference(fft::rfft(real.to(kCUDA)), fft::rfft(real)), most) << text;
+      EXPECT_LE(relative_difference(fft::irfft(fft::rfft(real.to(kCUDA)), n), real), most) << text;
+      EXPECT_LE(relative_difference(fft::hfft(fft::ihfft(real.to(kCUDA)), n), real), most) << text;
       EXPECT_LE(
-          distance(fft::ifft(fft::fft(points.to(kCUDA), {}, -1, "ortho"), {}, -1, "ortho"), points),
+          relative_difference(
+              fft::ifft(fft::fft(points.to(kCUDA), {}, -1, "ortho"), {}, -1, "ortho"), points),
           most)
           << text;
     }
@@ -53,26 +54,29 @@ TEST_F(FourierOnGpu, LengthsOfEveryKind) {
 
 TEST_F(FourierOnGpu, ManyDimensionsAndStrides) {
   const Tensor x = random_points({3, 4, 5, 6, 7}, kComplex128), on_gpu = x.to(kCUDA);
-  EXPECT_LE(distance(fft::fftn(on_gpu), fft::fftn(x)), 1e-14);
-  EXPECT_LE(distance(fft::fftn(on_gpu, {}, {1, 3}), fft::fftn(x, {}, {1, 3})), 1e-14);
-  EXPECT_LE(distance(fft::ifftn(on_gpu.permute({4, 2, 0, 3, 1}), {}, {0, 2}),
-                     fft::ifftn(x.permute({4, 2, 0, 3, 1}), {}, {0, 2})),
+  EXPECT_LE(relative_difference(fft::fftn(on_gpu), fft::fftn(x)), 1e-14);
+  EXPECT_LE(relative_difference(fft::fftn(on_gpu, {}, {1, 3}), fft::fftn(x, {}, {1, 3})), 1e-14);
+  EXPECT_LE(relative_difference(fft::ifftn(on_gpu.permute({4, 2, 0, 3, 1}), {}, {0, 2}),
+                                fft::ifftn(x.permute({4, 2, 0, 3, 1}), {}, {0, 2})),
             1e-14);
-  EXPECT_LE(distance(fft::fft(on_gpu.slice(4, 0, 7, 2)), fft::fft(x.slice(4, 0, 7, 2))), 1e-14);
+  EXPECT_LE(relative_difference(fft::fft(on_gpu.slice(4, 0, 7, 2)), fft::fft(x.slice(4, 0, 7, 2))),
+            1e-14);
   const Tensor real = random_points({3, 4, 5, 6, 7}, kFloat64);
-  EXPECT_LE(distance(fft::rfftn(real.to(kCUDA)), fft::rfftn(real)), 1e-14);
+  EXPECT_LE(relative_difference(fft::rfftn(real.to(kCUDA)), fft::rfftn(real)), 1e-14);
   // A spectrum that no real signal has.
-  EXPECT_LE(distance(fft::irfftn(on_gpu), fft::irfftn(x)), 1e-14);
+  EXPECT_LE(relative_difference(fft::irfftn(on_gpu), fft::irfftn(x)), 1e-14);
   // Real operands at addresses that are not aligned as complex numbers are.
   const Tensor odd = random_points({9}, kFloat32);
-  EXPECT_LE(distance(fft::rfft(odd.to(kCUDA).slice(0, 1, 9)), fft::rfft(odd.slice(0, 1, 9))), 1e-6);
+  EXPECT_LE(
+      relative_difference(fft::rfft(odd.to(kCUDA).slice(0, 1, 9)), fft::rfft(odd.slice(0, 1, 9))),
+      1e-6);
 }
 
 TEST_F(FourierOnGpu, OperandsAreNotChanged) {
   const Tensor spectrum = random_points({4, 33}, kComplex64).to(kCUDA);
   const Tensor before = spectrum.clone();
   fft::irfft(spectrum);
-  EXPECT_EQ(distance(spectrum, before), 0);
+  EXPECT_EQ(relative_difference(spectrum, before), 0);
 }
 
 TEST_F(FourierOnGpu, GraphsCaptureTransforms) {
@@ -84,7 +88,7 @@ TEST_F(FourierOnGpu, GraphsCaptureTransforms) {
     const Tensor next = random_points({8, 300}, kFloat32, static_cast<uint64_t>(i));
     on_gpu.copy_(next);
     graph.replay();
-    EXPECT_LE(distance(found, next * 300), 1e-6);
+    EXPECT_LE(relative_difference(found, next * 300), 1e-6);
   }
 }
 
@@ -92,10 +96,11 @@ TEST_F(FourierOnGpu, ShortTimeTransformsHaveAnInverse) {
   const Tensor signal = random_points({2, 1008}, kFloat64).to(kCUDA);
   const Tensor window = hann_window(64, true, kFloat64, kCUDA);
   const Tensor spectra = stft(signal, 64, 16, {}, window, true, "reflect", false, {}, true);
-  EXPECT_LE(distance(spectra, stft(signal.to(kCPU), 64, 16, {}, window.to(kCPU), true, "reflect",
-                                   false, {}, true)),
+  EXPECT_LE(relative_difference(spectra, stft(signal.to(kCPU), 64, 16, {}, window.to(kCPU), true,
+                                              "reflect", false, {}, true)),
             1e-13);
-  EXPECT_LE(distance(istft(spectra, 64, 16, {}, window, true, false, {}, 1008), signal), 1e-13);
+  EXPECT_LE(relative_difference(istft(spectra, 64, 16, {}, window, true, false, {}, 1008), signal),
+            1e-13);
 }
 
 // More lengths than plans are kept.
@@ -107,7 +112,7 @@ TEST_F(FourierOnGpu, ThreadsShareThePlans) {
       for (int64_t i = 0; i < 100; ++i) {
         const int64_t n = 1 + (static_cast<int64_t>(t) * 37 + i * 11) % 90;
         const Tensor x = random_points({2, n}, kFloat32, static_cast<uint64_t>(n));
-        wrong[t] += distance(fft::irfft(fft::rfft(x.to(kCUDA)), n), x) > 1e-5 ? 1 : 0;
+        wrong[t] += relative_difference(fft::irfft(fft::rfft(x.to(kCUDA)), n), x) > 1e-5 ? 1 : 0;
       }
     });
   }

@@ -13,6 +13,7 @@
 #include "mytorch/nn/models/gpt2.h"
 #include "mytorch/nn/models/resnet.h"
 #include "tests/backends/cuda/gpu.h"
+#include "tests/backends/cuda/host/bytes_of.h"
 #include "tests/nn/data/expect_error.h"
 
 namespace mytorch::testing {
@@ -21,12 +22,6 @@ namespace {
 namespace F = mytorch;
 
 class Graphs : public Gpu {};
-
-std::string bytes_of(const Tensor& tensor) {
-  const Tensor host = tensor.to(kCPU).contiguous();
-  return {static_cast<const char*>(host.raw_data()),
-          static_cast<size_t>(host.numel() * host.element_size())};
-}
 
 using testing::expect_error;
 
