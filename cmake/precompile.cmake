@@ -1,8 +1,8 @@
 # Parsing the same headers and instantiating the same templates takes half of the time of a file. Two remedies:
 #
-# mytorch_precompile(TARGET KIND) precompiles the framework's common headers for all rooms of a kind, and
-# mytorch_precompile_test(TARGET) those of the tests for all tests. Files still include what they use; a build with
-# -DMYTORCH_PRECOMPILE=OFF proves it.
+# mytorch_precompile(TARGET KIND) precompiles the framework's common headers for all rooms of a kind,
+# mytorch_precompile_test(TARGET) those of the tests for all tests, and mytorch_precompile_programs(TARGET) the umbrella
+# header for small programs of users. Files still include what they use; a build with -DMYTORCH_PRECOMPILE=OFF proves it.
 #
 # mytorch_together(TARGET FILES [PLACES...]) compiles FILES sources as one (0: all of them), which instantiates shared
 # templates once; sources of CUDA apart from those of C++. With PLACES, only these files and those in these folders. Names
@@ -41,6 +41,10 @@ endfunction()
 
 function(mytorch_precompile_test target)
   mytorch_precompile_as(tests ${target} <gtest/gtest.h> <mytorch/tensor.h>)
+endfunction()
+
+function(mytorch_precompile_programs target)
+  mytorch_precompile_as(programs ${target} <mytorch/mytorch.h>)
 endfunction()
 
 # CMake's own unity builds name the sources by absolute paths, so a compiler cache would not find them in another clone.
