@@ -39,9 +39,9 @@ def emit(topic: idioms.Topic, library: str, skip: frozenset[int] = frozenset()) 
     out += ["", '#include "tests/idioms/idioms.h"', "", "namespace {", ""]
     tested = [block for block in topic.idioms() if block.spelling(library)[1] and block.line not in skip]
     for block in tested:
-        out += [f"void line_{block.line}() {{", *lines_of(topic.prelude), "{", *lines_of(block), "}", "}", ""]
-    entries = ", ".join(f"{{{block.line}, line_{block.line}}}" for block in tested)
-    out += [f'const idioms::Topic topic("{topic.name}", {{{entries}}});', "", "}  // namespace", ""]
+        out += [f"void {topic.name}_{block.line}() {{", *lines_of(topic.prelude), "{", *lines_of(block), "}", "}", ""]
+    entries = ", ".join(f"{{{block.line}, {topic.name}_{block.line}}}" for block in tested)
+    out += [f'const idioms::Topic {topic.name}_topic("{topic.name}", {{{entries}}});', "", "}  // namespace", ""]
     return "\n".join(out)
 
 
