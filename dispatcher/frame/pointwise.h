@@ -119,7 +119,8 @@ class PointwiseOut {
                                  mt_tensor (&hosts)[n], mt_args_header* header,
                                  const Tensor* const (&outs)[m]) {
     if constexpr (m == 1) {
-      targets_[0] = pointwise_into<promote>(op, inputs, hosts, header, *outs[0], false, temporaries_);
+      targets_[0] =
+          pointwise_into<promote>(op, inputs, hosts, header, *outs[0], false, temporaries_);
     } else {
       bool common = promote != Promote::kCompare;
       for (size_t i = 0; i < m && common; ++i) {

@@ -115,7 +115,8 @@ struct OpInfo {
   void (*boxed_inplace)(const Value* args, std::vector<Value>* results);
   void (*boxed_out)(const Value* args, std::vector<Value>* results);
   // Of a derived gradient: computes the wanted results alone.
-  void (*boxed_wanted)(const bool* wanted, const Value* args, std::vector<Value>* results) = nullptr;
+  void (*boxed_wanted)(const bool* wanted, const Value* args,
+                       std::vector<Value>* results) = nullptr;
   const OlderSchema* older = nullptr;
   int32_t num_older = 0;
   const struct CustomOperator* custom = nullptr;  // of operators registered at run time

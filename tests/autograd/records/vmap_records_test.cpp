@@ -206,7 +206,8 @@ void for_each_case(Check check) {
       if (large && c.typed && c.dtype != kFloat32) continue;
       for (const std::vector<bool>& batched : choices(op, tensors.size())) {
         check(c, batched);
-        if (large || (c.typed && c.dtype != kFloat32)) break;  // the other types with all tensors batched
+        if (large || (c.typed && c.dtype != kFloat32))
+          break;  // the other types with all tensors batched
       }
       if (::testing::Test::HasFatalFailure()) return;
     }
