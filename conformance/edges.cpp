@@ -359,13 +359,19 @@ Json with_least_indices(const OpRecord& op, Json sample) {
   return sample;
 }
 
+// Returns whether there are matrices of a kind of samples/README.md in this shape.
+bool is_matrix(const std::vector<int64_t>& shape, const std::string& kind) {
+  const bool square = kind == "positive" || kind == "symmetric";
+  return shape.size() >= 2 && (!square || shape.back() == shape[shape.size() - 2]);
+}
+
 Json with_shapes(const Json& sample, const std::vector<Operand>& operands, const Change& change) {
   Json found = sample;
   for (size_t i = 0; i < operands.size(); ++i) {
     Json& given = found.at("args").at(operands[i].arg->name);
     Json& spec = operands[i].item < 0 ? given : given.at(static_cast<size_t>(operands[i].item));
     spec["shape"] = change.shapes[i];
-    if (change.shapes[i].size() < 2) spec.erase("matrix");
+    if (!is_matrix(change.shapes[i], spec.value("matrix", ""))) spec.erase("matrix");
   }
   return found;
 }

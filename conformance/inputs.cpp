@@ -162,6 +162,9 @@ std::vector<Element> draw(const Json& spec, ScalarType dtype, int64_t count, Sou
 void make_matrices(const std::string& kind, const std::vector<int64_t>& shape,
                    std::vector<Element>* elements) {
   const int64_t m = shape.at(shape.size() - 2), n = shape.back(), k = std::min(m, n);
+  if (m != n && (kind == "positive" || kind == "symmetric")) {
+    throw Error(ErrorCode::kValue, "[check] a matrix that is " + kind + " is square");
+  }
   const auto count = static_cast<int64_t>(elements->size());
   for (int64_t at = 0; at < count; at += m * n) {
     std::vector<std::complex<double>> x;
