@@ -168,13 +168,13 @@ Tensor scatter_reduce_two(const Tensor& self, int64_t dim, const Tensor& index, 
   }
   if (reduce == "sum" || reduce == "mean") {
     const Tensor start = include_self ? self : cleared(self, dim, index);
-    const Tensor sum = mytorch::scatter_add(start, dim, index, cut_to(src, index));
+    Tensor sum = mytorch::scatter_add(start, dim, index, cut_to(src, index));
     if (reduce == "sum") return sum;
     const Tensor counts = counts_of(self, dim, index, include_self);
     if (self.is_floating_point()) return sum / counts.to(self.dtype());
     return mytorch::div(sum, counts, "floor").to(self.dtype());
   }
-  const Tensor result = reduced_into(self, dim, index, src, reduce);
+  Tensor result = reduced_into(self, dim, index, src, reduce);
   if (!include_self) return result;
   const Tensor none = mytorch::zeros(self.sizes(), kBool, self.device());
   const Tensor touched = mytorch::scatter(none, dim, index, true);
@@ -258,7 +258,7 @@ Tensor segment_reduce(const Tensor& data, Str reduce, const Tensor& lengths, con
   const Tensor start =
       mytorch::full(as_list(sizes), initial.value_or(Scalar(neutral)), data.dtype(), data.device());
   const bool mean = reduce == "mean";
-  const Tensor result = mytorch::scatter_reduce(start, at, index, data,
+  Tensor result = mytorch::scatter_reduce(start, at, index, data,
                                                 reduce == "max"   ? "amax"
                                                 : reduce == "min" ? "amin"
                                                 : mean            ? "sum"
