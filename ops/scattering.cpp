@@ -259,11 +259,11 @@ Tensor segment_reduce(const Tensor& data, Str reduce, const Tensor& lengths, con
       mytorch::full(as_list(sizes), initial.value_or(Scalar(neutral)), data.dtype(), data.device());
   const bool mean = reduce == "mean";
   Tensor result = mytorch::scatter_reduce(start, at, index, data,
-                                                reduce == "max"   ? "amax"
-                                                : reduce == "min" ? "amin"
-                                                : mean            ? "sum"
-                                                                  : reduce,
-                                                true);
+                                          reduce == "max"   ? "amax"
+                                          : reduce == "min" ? "amin"
+                                          : mean            ? "sum"
+                                                            : reduce,
+                                          true);
   if (!mean) return result;
   const Tensor none = mytorch::zeros(as_list(sizes), data.dtype(), data.device());
   const Tensor counts = mytorch::scatter_add(none, at, index, ones_of(index, data.dtype()));
