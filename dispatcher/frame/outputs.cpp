@@ -100,12 +100,6 @@ void check_apart(const OpInfo& op, const Tensor* const* outputs, int n) {
   }
 }
 
-void check_apart(const OpInfo& op, std::initializer_list<Tensor> outputs) {
-  std::vector<const Tensor*> pointers;
-  for (const Tensor& t : outputs) pointers.push_back(&t);
-  check_apart(op, pointers.data(), static_cast<int>(pointers.size()));
-}
-
 Tensor copy_of(const TensorImpl* input) {
   Tensor copy = Tensor::adopt(new_tensor(input->abi.dl.shape, input->abi.dl.ndim, input->dtype,
                                          input->device(), input->device_slot));

@@ -81,7 +81,6 @@ class OutCall {
 };
 
 // Throws Error(kValue) if two outputs of a call share memory.
-void check_apart(const OpInfo& op, std::initializer_list<Tensor> outputs);
 void check_apart(const OpInfo& op, const Tensor* const* outputs, int n);
 
 // Returns whether an input shares some memory with `written` without being an exact alias. The call

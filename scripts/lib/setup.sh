@@ -71,7 +71,7 @@ build() {
 for_this_machine() { grep -qs '^MYTORCH_CPU_SETS:.*=native$' "build/$1/CMakeCache.txt"; }
 
 # build_to_run PRESET TARGETS: builds programs to run on this machine. Unless the folder has a complete build, the CPU
-# backend is compiled for this processor alone, which takes a quarter less time.
+# backend is compiled for this processor alone, which takes less time.
 build_to_run() {
   local preset=$1 to_run=yes options=()
   shift

@@ -33,15 +33,7 @@ class Random {
 
   template <class F>
   static void for_each_element(const sdk::TensorView& v, F&& f) {
-    for (int64_t i = 0; i < v.numel(); ++i) {
-      int64_t rest = i;
-      int64_t offset = 0;
-      for (int d = v.ndim() - 1; d >= 0; --d) {
-        offset += rest % v.size(d) * v.stride(d);
-        rest /= v.size(d);
-      }
-      f(offset);
-    }
+    for (int64_t i = 0; i < v.numel(); ++i) f(offset_of(v, i));
   }
 
   // Returns a tensor in one of several layouts: contiguous, dimensions reversed, with gaps,

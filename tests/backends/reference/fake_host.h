@@ -106,21 +106,25 @@ class TestTensor {
   std::shared_ptr<State> state_;
 };
 
+// Returns where the i-th element is, in row-major order.
+inline int64_t offset_of(const sdk::TensorView& v, int64_t i) {
+  int64_t offset = 0;
+  for (int d = v.ndim() - 1; d >= 0; --d) {
+    offset += i % v.size(d) * v.stride(d);
+    i /= v.size(d);
+  }
+  return offset;
+}
+
 // Outside of the class, so that a program of many files can instantiate it in one of them.
 template <class T>
 std::vector<T> TestTensor::values() const {
   std::vector<T> result;
   const sdk::TensorView v = view();
   for (int64_t i = 0; i < v.numel(); ++i) {
-    int64_t rest = i;
-    int64_t offset = 0;
-    for (int d = v.ndim() - 1; d >= 0; --d) {
-      offset += rest % v.size(d) * v.stride(d);
-      rest /= v.size(d);
-    }
     result.push_back(sdk::visit_dtype(v.dtype(), [&](auto tag) {
       using E = typename decltype(tag)::type;
-      return sdk::convert<T>(v.data<E>()[offset]);
+      return sdk::convert<T>(v.data<E>()[offset_of(v, i)]);
     }));
   }
   return result;
