@@ -12,6 +12,7 @@
 namespace mytorch::distributed::bodies {
 
 Device here = kCPU;
+int64_t many = 3000;
 
 void expect(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error(what);
@@ -129,7 +130,7 @@ void reduce_every_type(const Group& group) {
   const int size = group.size(), rank = group.rank();
   for (const ScalarType dtype : kTypes) {
     for (const Reduction r : reductions()) {
-      for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{7}, int64_t{3000}}) {
+      for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{7}, many}) {
         if (n == 0 && is_complex(dtype)) continue;
         if (!defined_for(dtype, r)) {
           if (n == 1 && !here.is_cuda()) {  // the engine's refusals end the group

@@ -17,6 +17,7 @@ struct Body {
 const std::vector<Body>& all();
 std::vector<Body> context_bodies();  // of all(), those of attention
 extern Device here;                  // the device of the operands
+extern int64_t many;                 // the elements of a large operand
 
 void expect(bool holds, const std::string& what);
 // Throws unless `call` throws an Error whose message has `part`.

@@ -23,6 +23,7 @@ import processes
 mpiexec, program, ranks, *role = sys.argv[1:]
 needs.need("mpi", mpiexec)
 limited, checked = role == ["limited"], role in (["checked"], ["differs"])
+arguments = [] if role == ["checked"] else role
 if role in (["limited"], ["checked"]):
     role = []
 environment = dict(
@@ -60,8 +61,11 @@ def children(process: int) -> list[str]:
 
 
 begun = time.monotonic()
-with tempfile.TemporaryFile("w+") as log:
-    launched = processes.start([*command, program, *role], env=environment, stdout=log, stderr=log)
+with tempfile.TemporaryDirectory() as logs:
+    # Each rank writes to a file of its own: launchers pass on what ranks write in pieces, and mix them.
+    rank = ["sh", "-c", 'exec "$@" >"$0/$$" 2>&1', logs, program, *arguments]
+    with open(Path(logs, "launcher"), "w") as log:
+        launched = processes.start([*command, *rank], env=environment, stdout=log, stderr=log)
     status = None
     while status is None and time.monotonic() - begun < 240:
         try:
@@ -72,8 +76,7 @@ with tempfile.TemporaryFile("w+") as log:
                 status = 1
     seconds = time.monotonic() - begun
     launched.kill()
-    log.seek(0)
-    output = log.read()
+    output = "\n".join(f"== {log.name}\n{log.read_text()}" for log in sorted(Path(logs).iterdir()))
 expected = {
     "late": "rank 1 has not come: its last call is #1 barrier, finished",
     "dies": "rank 1 of group world has died",

@@ -1,6 +1,6 @@
-// A rank of a launcher: checks a group of all ranks (no argument, or `cuda`), or behaves as a rank
-// of a test of failures: `late`, `dies`, `ends` and `differs` make rank 1 sleep, kill itself,
-// leave, or make another call.
+// A rank of a launcher: checks a group of all ranks (no argument, `cuda`, or `limited` with smaller
+// operands), or behaves as a rank of a test of failures: `late`, `dies`, `ends` and `differs` make
+// rank 1 sleep, kill itself, leave, or make another call.
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -16,7 +16,9 @@ int main(int argc, char** argv) {
     const bool cuda = std::strcmp(role, "cuda") == 0;
     const distributed::Group world =
         distributed::init({.device = cuda ? mytorch::Device("cuda") : mytorch::kCPU});
-    if (cuda || *role == '\0') {
+    const bool limited = std::strcmp(role, "limited") == 0;
+    if (limited) distributed::bodies::many = 12;
+    if (cuda || limited || *role == '\0') {
       distributed::bodies::here = world.device();
       for (const auto& body : distributed::bodies::all()) {
         std::fprintf(stderr, "rank %d of %d by %s: %s\n", world.rank(), world.size(),
