@@ -20,7 +20,6 @@
 namespace mytorch::testing {
 namespace {
 
-constexpr mt_dtype kFloat = sdk::dtype_of<float>;
 constexpr mt_dtype kIndex = sdk::dtype_of<int64_t>;
 
 void fill_indices(const TestTensor& index, Random& random, int64_t below) {

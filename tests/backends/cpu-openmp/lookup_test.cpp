@@ -107,7 +107,7 @@ TEST(NllLoss, TargetsOutOfRangeAreErrors) {
 
 // ---- embedding
 
-constexpr int64_t kRows = 7, kWidth = 37, kPadding = 2;
+constexpr int64_t kTableRows = 7, kWidth = 37, kPadding = 2;
 
 struct Indices {
   const char* name;
@@ -120,13 +120,14 @@ class Embedding : public ::testing::TestWithParam<std::tuple<Indices, mt_dtype>>
   Embedding() {
     result_shape.push_back(kWidth);
     const sdk::TensorView v = index.view();
-    Random::for_each_element(
-        v, [&](int64_t at) { v.data<int32_t>()[at] = static_cast<int32_t>(random.below(kRows)); });
+    Random::for_each_element(v, [&](int64_t at) {
+      v.data<int32_t>()[at] = static_cast<int32_t>(random.below(kTableRows));
+    });
     rows = index.values<int64_t>();
   }
   // Returns the gradient of the table; rows that occur n times are divided by n if `scaled`.
   Values gradient(const Values& grad, bool scaled) const {
-    Values count(kRows), table(kRows * kWidth);
+    Values count(kTableRows), table(kTableRows * kWidth);
     for (const int64_t row : rows) count[static_cast<size_t>(row)] += 1;
     for (size_t j = 0; j < rows.size(); ++j) {
       if (rows[j] == kPadding) continue;
@@ -153,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(, Embedding,
                          });
 
 TEST_P(Embedding, CopiesRowsOfTheTable) {
-  const TestTensor weight = random.filled(dtype, {kRows, kWidth});
+  const TestTensor weight = random.filled(dtype, {kTableRows, kWidth});
   const TestTensor out = random.tensor(dtype, result_shape);
   mt_args_embedding args{};
   args.weight = weight, args.indices = index, args.padding_idx = -1, args.out = out;
@@ -171,13 +172,13 @@ TEST_P(Embedding, CopiesRowsOfTheTable) {
 TEST_P(Embedding, GradientAddsUpRowsExceptForThePadding) {
   for (const bool scaled : {false, true}) {
     const TestTensor grad = random.filled(dtype, result_shape);
-    const TestTensor out = random.tensor(dtype, {kRows, kWidth});
+    const TestTensor out = random.tensor(dtype, {kTableRows, kWidth});
     mt_args_embedding_dense_backward args{};
-    args.grad_output = grad, args.indices = index, args.num_weights = kRows;
+    args.grad_output = grad, args.indices = index, args.num_weights = kTableRows;
     args.padding_idx = kPadding, args.scale_grad_by_freq = scaled, args.out = out;
     TestContext context(2);
     ASSERT_EQ(run_cpu(cpu::register_embedding, "embedding_dense_backward", args, context), MT_OK);
-    expect_near(out, doubles({kRows, kWidth}, gradient(grad.values<double>(), scaled)), 8, 20,
+    expect_near(out, doubles({kTableRows, kWidth}, gradient(grad.values<double>(), scaled)), 8, 20,
                 scaled ? "scaled" : "not scaled");
   }
 }

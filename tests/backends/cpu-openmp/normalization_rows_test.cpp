@@ -21,7 +21,6 @@
 namespace mytorch::testing {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
 using Values = std::vector<double>;
 
 struct Case {

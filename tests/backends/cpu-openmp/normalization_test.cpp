@@ -1,6 +1,5 @@
 // Softmax and normalizations against plain loops in double.
 #include <cmath>
-#include <limits>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -115,11 +114,8 @@ Values softmax(const Values& values) {
   EXPECT_EQ(run_cpu(cpu::register_softmax, "softmax.int", args, context), MT_OK);
   return y.values<double>();
 }
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-TEST(Softmax, MinusInfinityGivesZero) {
-  EXPECT_EQ(softmax({-kInfinity, 0, -kInfinity}), (Values{0, 1, 0}));
-}
+TEST(Softmax, MinusInfinityGivesZero) { EXPECT_EQ(softmax({-kInf, 0, -kInf}), (Values{0, 1, 0})); }
 
 TEST(Softmax, HugeNumbersDoNotOverflow) { EXPECT_EQ(softmax({1e30, 1e30}), (Values{0.5, 0.5})); }
 
@@ -130,11 +126,11 @@ TEST(Softmax, OneNanGivesNanEverywhere) {
 }
 
 TEST(Softmax, InfinityGivesNan) {
-  for (const double v : softmax({kInfinity, 0})) EXPECT_TRUE(std::isnan(v));
+  for (const double v : softmax({kInf, 0})) EXPECT_TRUE(std::isnan(v));
 }
 
 TEST(Softmax, RowsOfInfinitiesGiveNan) {
-  for (const double v : softmax({-kInfinity, -kInfinity})) EXPECT_TRUE(std::isnan(v));
+  for (const double v : softmax({-kInf, -kInf})) EXPECT_TRUE(std::isnan(v));
 }
 
 struct Normalized {

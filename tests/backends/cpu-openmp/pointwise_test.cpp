@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -18,10 +17,6 @@
 
 namespace mytorch::testing {
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr mt_dtype kFloat = sdk::dtype_of<float>;
 
 mt_args_add_Tensor add_args(const TestTensor& self, const TestTensor& other, const TestTensor& out,
                             mt_scalar alpha = scalar(1)) {

@@ -14,7 +14,7 @@
 namespace mytorch::testing {
 namespace {
 
-const Shape kShapes[] = {{}, {1}, {7}, {3000}, {5, 13, 33}, {0}};
+const Shape kDrawnShapes[] = {{}, {1}, {7}, {3000}, {5, 13, 33}, {0}};
 
 class FloatingFill : public ::testing::TestWithParam<mt_dtype> {};
 INSTANTIATE_TEST_SUITE_P(, FloatingFill, ::testing::ValuesIn(dtypes_where(sdk::is_floating)),
@@ -22,7 +22,7 @@ INSTANTIATE_TEST_SUITE_P(, FloatingFill, ::testing::ValuesIn(dtypes_where(sdk::i
 
 TEST_P(FloatingFill, UniformHasTheBitsOfTheReference) {
   Random random(1);
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : kDrawnShapes) {
     mt_args_uniform_ args{};
     args.from = -1.5, args.to = 2.25;
     args.generator = {0x123456789ABCDEFull, 0xFFFFFFFF00000007ull, nullptr};
@@ -33,7 +33,7 @@ TEST_P(FloatingFill, UniformHasTheBitsOfTheReference) {
 
 TEST_P(FloatingFill, NormalHasTheBitsOfTheReference) {
   Random random(1);
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : kDrawnShapes) {
     mt_args_normal_ args{};
     args.mean = 0.3, args.std = 1.7;
     args.generator = {42, 7, nullptr};
@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(IntegerFill, HasTheBitsOfTheReference) {
   const auto& [range, dtype] = GetParam();
   Random random(1);
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : kDrawnShapes) {
     mt_args_random__from args{};
     args.from = range.from, args.to = range.to;
     args.generator = {99, 3, nullptr};

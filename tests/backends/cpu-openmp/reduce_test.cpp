@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -17,9 +16,6 @@
 namespace mytorch::testing {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr mt_dtype kFloat = sdk::dtype_of<float>;
 constexpr mt_dtype kIndex = sdk::dtype_of<int64_t>;
 constexpr const char* kFolds[] = {"sum",    "prod", "max", "min",     "argmax",
                                   "argmin", "all",  "any", "welford", "logsumexp"};
