@@ -156,6 +156,7 @@ struct Merge {
   float mosts[kParts][kRows], totals[kParts][kRows], sums[kParts][kRows][kColumns];
 
   __device__ void write(const Call& p, const Part& part, int first_row) const {
+#pragma unroll 1
     for (int r = 0; r < kRows; ++r) {
       const int row = first_row + r;
       if (row >= p.rows) return;
@@ -167,6 +168,7 @@ struct Merge {
         weight[g] = expf(mosts[g][r] - finite(most));
         total += weight[g] * totals[g][r];
       }
+#pragma unroll 1  // one or two columns
       for (int c = threadIdx.x; c < p.value_width; c += kThreads) {
         float sum = 0;
 #pragma unroll
@@ -578,15 +580,24 @@ __global__ void __launch_bounds__(kThreads) decode_columns(const __grid_constant
   }
 
   __shared__ Merge<T, kGroups, 1, kLanes * kPerLane> merge;
-#pragma unroll
-  for (int r = 0; r < kRows; ++r) {
+  // Row 0 is written, and the others move up: unrolled, the code for all rows would be longer than
+  // the rest of the kernel.
+#pragma unroll 1
+  for (int row = 0; row < kRows; ++row) {
     __syncthreads();
-    merge.mosts[group][0] = most[r];
-    merge.totals[group][0] = total[r];
+    merge.mosts[group][0] = most[0];
+    merge.totals[group][0] = total[0];
 #pragma unroll
-    for (int c = 0; c < kPerLane; ++c) merge.sums[group][0][first + c] = out[r][c];
+    for (int c = 0; c < kPerLane; ++c) merge.sums[group][0][first + c] = out[0][c];
     __syncthreads();
-    merge.write(p, part, part.first_row + r);
+    merge.write(p, part, part.first_row + row);
+#pragma unroll
+    for (int r = 1; r < kRows; ++r) {
+      most[r - 1] = most[r];
+      total[r - 1] = total[r];
+#pragma unroll
+      for (int c = 0; c < kPerLane; ++c) out[r - 1][c] = out[r][c];
+    }
   }
 }
 
