@@ -63,10 +63,10 @@ struct Strided {
 #pragma unroll
     for (int k = 0; k < N; ++k) at[k] = 0;
     if (wide) {
+#pragma unroll 1  // each division of 64 bits, which is long, waits for the one before
       for (int d = 0; d < ndim; ++d) {
         const int64_t outer = i / size[d];
         const int64_t index = i - outer * size[d];
-#pragma unroll 1  // each division of 64 bits, which is long, waits for the one before
 #pragma unroll
         for (int k = 0; k < N; ++k) at[k] += index * stride[d][k];
         i = outer;
