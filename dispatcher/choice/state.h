@@ -129,6 +129,8 @@ std::string kernel_id(const KernelEntry& kernel);
 std::string device_label(int slot);
 // Measures a call with each kernel, adds the result to the table, and updates the operator's
 // winners.
+// Seconds of the clock that times kernels. Tests set one that their kernels move.
+extern double (*tuning_clock)();
 void tune(OpState& state, int slot, mt_ctx* ctx, const void* args, uint64_t signature);
 
 // Whether the flags of a kernel accept a call.

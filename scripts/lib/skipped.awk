@@ -1,4 +1,13 @@
-# Prints, from CTest's LastTest.log, what was skipped and why: whole tests, and cases of GoogleTest's.
+# Prints, from CTest's LastTest.log, what was skipped and why: whole tests, and cases of GoogleTest's. Fails for a reason,
+# or a number of cases, that tests/skips.txt, read first, does not have.
+FNR == NR {
+  if ($0 !~ /^#/) {
+    most = $1
+    sub(/^ *[0-9]+ /, "")
+    limits[$0] = most
+  }
+  next
+}
 /^[0-9]+\/[0-9]+ Testing: / { name = $3 }
 /^SKIPPED: / { note(substr($0, 10)) }
 /lacks the instruction set; / && !/^SKIPPED/ { sub(/.*MYTORCH_CPU/, "MYTORCH_CPU"); note($0) }
@@ -13,5 +22,18 @@ function note(reason) {
 }
 END {
   printf "skipped: %d\n", count
-  for (i = 1; i <= reasons; ++i) printf "  %d, %s:%s\n", cases[order[i]], order[i], tests[order[i]]
+  for (i = 1; i <= reasons; ++i) {
+    reason = order[i]
+    printf "  %d, %s:%s\n", cases[reason], reason, tests[reason]
+    known = ""
+    for (limit in limits) if (index(reason, limit) == 1) known = limit
+    if (known == "") {
+      printf "    this reason is not in tests/skips.txt\n"
+      bad = 1
+    } else if ((total[known] += cases[reason]) > limits[known]) {
+      printf "    more than the %d of tests/skips.txt\n", limits[known]
+      bad = 1
+    }
+  }
+  exit bad
 }

@@ -56,7 +56,7 @@ TEST_F(Runner, EachBackendGetsARow) {
   ASSERT_TRUE(found[0].split.has_value());
   EXPECT_GT(found[0].split->frontend, 0);
   EXPECT_GT(found[0].split->kernel, 0);
-  EXPECT_LT(found[0].split->kernel, 1e-2);
+  EXPECT_LT(found[0].split->kernel, 1) << "in seconds";
   EXPECT_EQ(found[0].flops, 64);  // the body for alpha = 1 is self + other
 }
 

@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <thread>
 
 #include "dispatcher/choice/observe.h"
 #include "dispatcher/choice/signature.h"
@@ -45,12 +44,17 @@ testing::FakeDevice& timed() {
   return device;
 }
 
-// A kernel that sleeps and fills its output with `value`. Counts its runs.
-TestKernel slow(const std::string& op, const std::string& name, float value, int micros,
-                std::atomic<int>* runs, int32_t priority = 0) {
+// The clock of measurements. Kernels of these tests move it by the time that they are said to take,
+// and reading it by a microsecond, so that no kernel takes no time.
+std::atomic<int64_t> clock_micros;
+double scripted_seconds() { return 1e-6 * static_cast<double>(clock_micros++); }
+
+// A kernel that takes `micros` and fills its output with `value`. Counts its runs.
+TestKernel taking(const std::string& op, const std::string& name, float value, int micros,
+                  std::atomic<int>* runs, int32_t priority = 0) {
   return {op, name, priority, kTakesAll, [=](mt_ctx*, const void* args) {
             ++*runs;
-            std::this_thread::sleep_for(std::chrono::microseconds(micros));
+            clock_micros += micros;
             return fill_out(static_cast<const mt_args_copysign_Tensor*>(args)->out, value);
           }};
 }
@@ -61,8 +65,12 @@ class MeasuredTest : public ::testing::Test {
   static void SetUpTestSuite() {
     folder() = fs::temp_directory_path() / ("mytorch_choice_" + std::to_string(::getpid()));
     ::setenv("MYTORCH_CACHE", folder().c_str(), 1);
+    tuning_clock = scripted_seconds;
   }
-  static void TearDownTestSuite() { fs::remove_all(folder()); }
+  static void TearDownTestSuite() {
+    tuning_clock = steady_;
+    fs::remove_all(folder());
+  }
   void SetUp() override {
     timed();
     clear_choice_table();
@@ -75,6 +83,7 @@ class MeasuredTest : public ::testing::Test {
     static fs::path path;
     return path;
   }
+  static inline double (*const steady_)() = tuning_clock;
   static Tensor large(double value = 1) { return full({200, 200}, value).to(timed().device()); }
   static Tensor small(double value = 1) { return full({2, 2}, value).to(timed().device()); }
 };
@@ -89,9 +98,9 @@ std::atomic<int> first_runs, second_runs;
 void add_two_kernels() {
   static const bool once = [] {
     add_backend_with("measured-1", "timed",
-                     {slow("copysign.Tensor", "slow", 1, 5000, &first_runs, 5)});
+                     {taking("copysign.Tensor", "slow", 1, 5000, &first_runs, 5)});
     add_backend_with("measured-2", "timed",
-                     {slow("copysign.Tensor", "quick", 2, 50, &second_runs)});
+                     {taking("copysign.Tensor", "quick", 2, 50, &second_runs)});
     return true;
   }();
   (void)once;
@@ -139,7 +148,8 @@ TEST_F(MeasuredTest, TableRoundTripsBetweenProcesses) {
                         m.call.substr(m.call.find("threads=") + 8));
   ASSERT_EQ(m.timings.size(), 2);
   EXPECT_NE(m.timings[0].kernel.find("measured-2"), std::string::npos);
-  EXPECT_LT(m.timings[0].seconds, m.timings[1].seconds);
+  EXPECT_NEAR(m.timings[0].seconds, 50e-6, 2e-6);
+  EXPECT_NEAR(m.timings[1].seconds, 5000e-6, 2e-6);
 }
 
 // Kernels that accumulate would notice a second run.
@@ -172,7 +182,7 @@ TEST_F(MeasuredTest, IgnoresKernelsThatFail) {
                        ctx->set_error(ctx, MT_ERROR_VALUE, "no luck");
                        return int{MT_ERROR_VALUE};
                      }}});
-  add_backend_with("measured-works", "timed", {slow("xlogy.Tensor", "works", 4, 1, &runs)});
+  add_backend_with("measured-works", "timed", {taking("xlogy.Tensor", "works", 4, 1, &runs)});
   const Tensor x = large();
   {
     Tuning tuning;
@@ -336,8 +346,8 @@ TEST_F(MeasuredTest, ExplainsWhatItChoosesAndWhy) {
                                   [](const ExplainedKernel& k) { return k.kernel == "quick"; });
   ASSERT_NE(quick, e.kernels.end());
   EXPECT_TRUE(quick->chosen);
-  EXPECT_GT(quick->seconds, 0);
-  EXPECT_GT(e.kernels[0].seconds, quick->seconds);
+  EXPECT_NEAR(quick->seconds, 50e-6, 2e-6);
+  EXPECT_NEAR(e.kernels[0].seconds, 5000e-6, 2e-6);
   const Prefer pinned("timed", "measured-1", "copysign.Tensor");
   e = explained();
   EXPECT_EQ(e.by, "pin");
