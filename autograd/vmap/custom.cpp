@@ -44,7 +44,7 @@ std::vector<Value> run(const CustomOperator& op, const std::vector<Value>& args)
   return call.run(nullptr);
 }
 
-[[maybe_unused]] const bool installed = (batch_custom = run, true);
+[[maybe_unused]] const bool custom_installed = (batch_custom = run, true);
 
 }  // namespace
 }  // namespace mytorch::autograd::batch

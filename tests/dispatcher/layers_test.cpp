@@ -107,45 +107,53 @@ Layers layers_of(const std::function<Tensor()>& call, uint32_t wanted = ~0u) {
 constexpr uint32_t kNoGradients = kLayerAutocast | kLayerCapture;
 const Layers kOthers = {kLayerAutocast, kLayerCapture};
 
-Tensor x() { return tensor({1.0, 2.0, -3.0, 4.0}).view({2, 2}); }
+Tensor sample() { return tensor({1.0, 2.0, -3.0, 4.0}).view({2, 2}); }
 
 TEST(Layers, FunctionsOfEveryMeaningEnterThemInOrder) {
-  EXPECT_EQ((layers_of<ops::add_Tensor, kFunction>([] { return add(x(), x(), 2); })), kAllLayers);
-  EXPECT_EQ((layers_of<ops::sum_dim_IntList, kFunction>([] { return sum(x(), IntList(1)); })),
+  EXPECT_EQ((layers_of<ops::add_Tensor, kFunction>([] { return add(sample(), sample(), 2); })),
             kAllLayers);
-  EXPECT_EQ((layers_of<ops::max_dim, kFunction>([] { return std::get<0>(max(x(), 1)); })),
+  EXPECT_EQ((layers_of<ops::sum_dim_IntList, kFunction>([] { return sum(sample(), IntList(1)); })),
             kAllLayers);
-  EXPECT_EQ((layers_of<ops::transpose_int, kFunction>([] { return transpose(x(), 0, 1); })),
+  EXPECT_EQ((layers_of<ops::max_dim, kFunction>([] { return std::get<0>(max(sample(), 1)); })),
             kAllLayers);
-  EXPECT_EQ((layers_of<ops::softmax_int, kFunction>([] { return softmax(x(), 1); })), kAllLayers);
+  EXPECT_EQ((layers_of<ops::transpose_int, kFunction>([] { return transpose(sample(), 0, 1); })),
+            kAllLayers);
+  EXPECT_EQ((layers_of<ops::softmax_int, kFunction>([] { return softmax(sample(), 1); })),
+            kAllLayers);
   EXPECT_EQ((layers_of<ops::bmm, kFunction>([] {
-              return bmm(x().view({1, 2, 2}), x().view({1, 2, 2}));
+              return bmm(sample().view({1, 2, 2}), sample().view({1, 2, 2}));
             })),
             kAllLayers);
 }
 
 TEST(Layers, RecordsWithoutGradientEnterThemToo) {
-  EXPECT_EQ((layers_of<ops::eq_Tensor, kFunction>([] { return eq(x(), 2); })), kAllLayers);
-  EXPECT_EQ((layers_of<ops::nonzero, kFunction>([] { return nonzero(x()); })), kAllLayers);
+  EXPECT_EQ((layers_of<ops::eq_Tensor, kFunction>([] { return eq(sample(), 2); })), kAllLayers);
+  EXPECT_EQ((layers_of<ops::nonzero, kFunction>([] { return nonzero(sample()); })), kAllLayers);
 }
 
 TEST(Layers, DecomposingCompositesEnterThemToo) {
-  EXPECT_EQ((layers_of<ops::vstack, kFunction>([] { return vstack({x(), x()}); })), kAllLayers);
-  EXPECT_EQ((layers_of<ops::split_Tensor, kFunction>([] { return split(x(), 1)[1]; })), kAllLayers);
+  EXPECT_EQ((layers_of<ops::vstack, kFunction>([] {
+              return vstack({sample(), sample()});
+            })),
+            kAllLayers);
+  EXPECT_EQ((layers_of<ops::split_Tensor, kFunction>([] { return split(sample(), 1)[1]; })),
+            kAllLayers);
 }
 
 TEST(Layers, DerivedGradientsEnterThemToo) {
-  EXPECT_EQ((layers_of<ops::relu_grad, kFunction>([] { return relu_grad(x(), x()); })), kAllLayers);
+  EXPECT_EQ((layers_of<ops::relu_grad, kFunction>([] { return relu_grad(sample(), sample()); })),
+            kAllLayers);
 }
 
 TEST(Layers, InPlaceFormsEnterThem) {
-  EXPECT_EQ((layers_of<ops::add_Tensor, kInplace>([] { return x().add_(1); })), kAllLayers);
-  EXPECT_EQ((layers_of<ops::tril, kInplace>([] { return tril_(x()); })), kAllLayers);
+  EXPECT_EQ((layers_of<ops::add_Tensor, kInplace>([] { return sample().add_(1); })), kAllLayers);
+  EXPECT_EQ((layers_of<ops::tril, kInplace>([] { return tril_(sample()); })), kAllLayers);
 }
 
 TEST(Layers, RecordsThatWriteEnterThem) {
-  EXPECT_EQ((layers_of<ops::copy_, kFunction>([] { return copy_(x(), x().mul(2)); })), kAllLayers);
-  EXPECT_EQ((layers_of<ops::zero_, kFunction>([] { return zero_(x()); })), kAllLayers);
+  EXPECT_EQ((layers_of<ops::copy_, kFunction>([] { return copy_(sample(), sample().mul(2)); })),
+            kAllLayers);
+  EXPECT_EQ((layers_of<ops::zero_, kFunction>([] { return zero_(sample()); })), kAllLayers);
 }
 
 TEST(Layers, OutFormsEnterAllButAutograd) {
@@ -156,34 +164,35 @@ TEST(Layers, OutFormsEnterAllButAutograd) {
       return out;
     };
   };
-  EXPECT_EQ((layers_of<ops::add_Tensor, kOut>(into([](auto& out) { add_out(out, x(), 1); }),
+  EXPECT_EQ((layers_of<ops::add_Tensor, kOut>(into([](auto& out) { add_out(out, sample(), 1); }),
                                               kNoGradients)),
             kOthers);
-  EXPECT_EQ(
-      (layers_of<ops::eq_Tensor, kOut>(into([](auto& out) { eq_out(out, x(), 1); }), kNoGradients)),
-      kOthers);
-  EXPECT_EQ(
-      (layers_of<ops::sum_dim_IntList, kOut>(into([](auto& out) {
-                                               sum_out(out.view({4}), x().view({1, 4}), IntList(0));
-                                             }),
+  EXPECT_EQ((layers_of<ops::eq_Tensor, kOut>(into([](auto& out) { eq_out(out, sample(), 1); }),
                                              kNoGradients)),
-      kOthers);
-  EXPECT_EQ((layers_of<ops::softmax_int, kOut>(into([](auto& out) { softmax_out(out, x(), 1); }),
-                                               kNoGradients)),
             kOthers);
-  EXPECT_EQ((layers_of<ops::vstack, kOut>(
+  EXPECT_EQ((layers_of<ops::sum_dim_IntList, kOut>(
                 into([](auto& out) {
-                  vstack_out(out, {x().view({4}).slice(0, 0, 2), x().view({4}).slice(0, 2, 4)});
+                  sum_out(out.view({4}), sample().view({1, 4}), IntList(0));
                 }),
                 kNoGradients)),
             kOthers);
+  EXPECT_EQ((layers_of<ops::softmax_int, kOut>(
+                into([](auto& out) { softmax_out(out, sample(), 1); }), kNoGradients)),
+            kOthers);
+  EXPECT_EQ(
+      (layers_of<ops::vstack, kOut>(
+          into([](auto& out) {
+            vstack_out(out, {sample().view({4}).slice(0, 0, 2), sample().view({4}).slice(0, 2, 4)});
+          }),
+          kNoGradients)),
+      kOthers);
 }
 
 TEST(Layers, ListWritesEnterAllButAutograd) {
   EXPECT_EQ((layers_of<ops::sgd_steps_, kFunction>(
                 [] {
-                  const Tensor parameter = x();
-                  sgd_steps_({parameter}, {x()}, {}, 0.25);
+                  const Tensor parameter = sample();
+                  sgd_steps_({parameter}, {sample()}, {}, 0.25);
                   return parameter;
                 },
                 kNoGradients)),
@@ -192,7 +201,7 @@ TEST(Layers, ListWritesEnterAllButAutograd) {
 
 TEST(Layers, OnlyAutogradRefusesOutForms) {
   const Tensor out = zeros({2, 2});
-  const Tensor flagged = x().requires_grad_();
+  const Tensor flagged = sample().requires_grad_();
   expect_error(ErrorCode::kValue, {"[add]", "out="}, [&] { add_out(out, flagged, 1); });
   expect_error(ErrorCode::kValue, {"[eq]", "out="}, [&] { eq_out(out, flagged, 1); });
   const Wrapped<ops::add_Tensor, kOut> wrapped;
@@ -207,14 +216,14 @@ TEST(Layers, OnlyAutogradRefusesOutForms) {
 }
 
 TEST(Layers, TensorsCallForAutogradBelowAutocast) {
-  const Tensor flagged = x().requires_grad_();
+  const Tensor flagged = sample().requires_grad_();
   const Wrapped<ops::add_Tensor, kFunction> wrapped;
   entered.clear();
-  add(x(), flagged);
+  add(sample(), flagged);
   EXPECT_EQ(entered, (Layers{kLayerAutograd}));
   entered.clear();
   const Wanted layers(kNoGradients);
-  add(x(), flagged);
+  add(sample(), flagged);
   EXPECT_EQ(entered, kAllLayers);
 }
 
@@ -229,7 +238,7 @@ TEST(Layers, AutogradGoesOnToCapture) {
   });
   {
     const Wanted layers(kLayerCapture);
-    const Tensor result = add(x().requires_grad_(), 1);
+    const Tensor result = add(sample().requires_grad_(), 1);
     EXPECT_EQ(result.grad_fn(), "AddBackward");
   }
   Add::wrap<kLayerCapture>(nullptr);
@@ -242,15 +251,15 @@ TEST(Layers, OperatorsOfWhichACallConsistsDoNotEnterThem) {
   entered.clear();
   {
     const Wanted layers(~0u);
-    vstack({x(), x()});
+    vstack({sample(), sample()});
   }
   EXPECT_EQ(entered, kAllLayers);
 }
 
 TEST(Layers, CallsByNameEnterThem) {
-  const auto call_add = [] { return call("add", {x(), 1}, {{"alpha", 2}})[0].tensor(); };
+  const auto call_add = [] { return call("add", {sample(), 1}, {{"alpha", 2}})[0].tensor(); };
   EXPECT_EQ((layers_of<ops::add_Tensor, kFunction>(call_add)), kAllLayers);
-  const auto call_grad = [] { return call("relu_grad", {x(), x()})[0].tensor(); };
+  const auto call_grad = [] { return call("relu_grad", {sample(), sample()})[0].tensor(); };
   EXPECT_EQ((layers_of<ops::relu_grad, kFunction>(call_grad)), kAllLayers);
 }
 
@@ -266,7 +275,7 @@ TEST(Layers, OperatorsRegisteredAtRunTimeEnterThem) {
                      .body = [](const std::vector<Value>& args) -> std::vector<Value> {
                        return {args[0].tensor().mul(2)};
                      }});
-  const auto twice = [] { return call("layers::twice", {x()})[0].tensor(); };
+  const auto twice = [] { return call("layers::twice", {sample()})[0].tensor(); };
   OpEntry& entry = *find_op("layers::twice");
   entry.wrappers[std::countr_zero(uint32_t{kLayerCapture})][kFunction] =
       reinterpret_cast<void*>(noting_custom);

@@ -61,10 +61,11 @@ def children(process: int) -> list[str]:
 
 
 begun = time.monotonic()
-with tempfile.TemporaryDirectory() as logs:
-    # Each rank writes to a file of its own: launchers pass on what ranks write in pieces, and mix them.
-    rank = ["sh", "-c", 'exec "$@" >"$0/$$" 2>&1', logs, program, *arguments]
-    with open(Path(logs, "launcher"), "w") as log:
+with tempfile.TemporaryDirectory() as folder:
+    # Each rank writes to a file of its own: launchers pass on what ranks write in pieces, and mix them. What a rank saves
+    # stays in the folder, too.
+    rank = ["sh", "-c", 'cd "$0" && exec "$@" >"$$.log" 2>&1', folder, os.path.abspath(program), *arguments]
+    with open(Path(folder, "launcher.log"), "w") as log:
         launched = processes.start([*command, *rank], env=environment, stdout=log, stderr=log)
     status = None
     while status is None and time.monotonic() - begun < 240:
@@ -76,7 +77,7 @@ with tempfile.TemporaryDirectory() as logs:
                 status = 1
     seconds = time.monotonic() - begun
     launched.kill()
-    output = "\n".join(f"== {log.name}\n{log.read_text()}" for log in sorted(Path(logs).iterdir()))
+    output = "\n".join(f"== {log.name}\n{log.read_text()}" for log in sorted(Path(folder).glob("*.log")))
 expected = {
     "late": "rank 1 has not come: its last call is #1 barrier, finished",
     "dies": "rank 1 of group world has died",
