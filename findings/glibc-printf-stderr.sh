@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# A long line that a program prints to stderr by fprintf is several writes since glibc 2.37, so lines of several
+# A long line that a program prints to stderr by fprintf is several writes with newer C libraries, so lines of several
 # processes that share a terminal, a pipe or a launcher of ranks (mpiexec) are mixed in their middle.
 #
-# Expected: stderr has no buffer, so fprintf(stderr, "%s\n", text) is one write(2), as it was for decades; writes of less
-# than PIPE_BUF bytes to a pipe are never mixed with others.
+# Expected: fprintf(stderr, "%s\n", text) is one write(2), since stderr has no buffer; writes of less than PIPE_BUF bytes
+# to a pipe are never mixed with others.
 # Seen: glibc 2.36 (Debian 12) writes a line of 300 characters at once, glibc 2.41 (Debian 13) in pieces of 128 bytes.
 # fputs and fwrite write it at once with both. A test that looked for the error of each rank in the output of mpiexec
-# passed for months on Debian 12, and failed on Ubuntu 24.04 (2.39) as soon as the machine was busy.
+# passed on Debian 12, and failed on Ubuntu 24.04 (glibc 2.39) in two of three runs on a busy machine.
 #
 # Remedy: format into a string, and write it by fwrite or fputs.
 set -euo pipefail

@@ -1,10 +1,10 @@
 #include "mytorch/compile.h"
 
 #include <chrono>
-#include <cstdio>
 #include <list>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "core/types/errors.h"
 #include "graph/breaks/session.h"
 #include "graph/capture/capture.h"
@@ -15,6 +15,7 @@
 #include "graph/run/dynamic.h"
 #include "graph/run/joint.h"
 #include "graph/run/plan.h"
+#include "mytorch/check.h"
 
 namespace mytorch::graph {
 namespace {
@@ -132,7 +133,7 @@ struct Cache::Impl {
     ++stats.recorded;
     stats.reason = reason;
     if (options.verbose) {
-      std::fprintf(stderr, "mytorch: [compile] recording, because %s\n", reason);
+      detail::tell(absl::StrCat("[compile] recording, because ", reason));
     }
     const auto begin = Clock::now();
     Recording recording;
@@ -198,8 +199,7 @@ struct Cache::Impl {
       stats.reason = "the function, which has breaks, went on in a new way";
       stats.seconds = {{"record", seconds_since(begin)}};
       if (options.verbose) {
-        std::fprintf(stderr, "mytorch: [compile] recorded a part, because %s\n",
-                     stats.reason.c_str());
+        detail::tell(absl::StrCat("[compile] recorded a part, because ", stats.reason));
       }
     } else {
       ++stats.replayed;
@@ -244,7 +244,7 @@ struct Cache::Impl {
     if (reason.empty()) return;
     stats.dynamic_reason = std::move(reason);
     if (!options.verbose) return;
-    std::fprintf(stderr, "mytorch: [compile] dynamic_dims: %s\n", stats.dynamic_reason.c_str());
+    detail::tell(absl::StrCat("[compile] dynamic_dims: ", stats.dynamic_reason));
   }
 
   const CompileOptions options;

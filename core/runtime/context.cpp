@@ -1,7 +1,6 @@
 #include "core/runtime/context.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -12,6 +11,7 @@
 #include "core/runtime/parallel.h"
 #include "core/runtime/processors.h"
 #include "core/types/errors.h"
+#include "mytorch/check.h"
 #include "mytorch/version.h"
 
 namespace mytorch {
@@ -87,7 +87,7 @@ const mt_tensor* ctx_make_output(mt_ctx* ctx, int32_t index, const int64_t* shap
 void host_set_error(int, const char* message) { host_error = message != nullptr ? message : ""; }
 
 void host_log(int level, const char* message) {
-  if (level > 0) std::fprintf(stderr, "mytorch: warning: %s\n", message);
+  if (level > 0) detail::warn(message != nullptr ? message : "");
 }
 
 const mt_host kHost = {sizeof(mt_host),        MT_ABI_MAJOR,   MT_ABI_MINOR,

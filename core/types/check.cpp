@@ -14,6 +14,12 @@ void append(std::string& text, double part) {
 
 void append(std::string& text, IntList part) { text += shape_str(part); }
 
-void warn(const std::string& text) { std::fprintf(stderr, "mytorch: warning: %s\n", text.c_str()); }
+void tell(std::string_view text) {
+  std::string line = "mytorch: ";
+  line.append(text).push_back('\n');
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+void warn(std::string_view text) { tell(std::string("warning: ").append(text)); }
 
 }  // namespace mytorch::detail

@@ -1,8 +1,8 @@
 // The fallback of another device's operators to the CPU, and the error if the user did not allow
 // it.
-#include <cstdio>
 #include <cstdlib>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
@@ -14,6 +14,7 @@
 #include "dispatcher/table/args_copy.h"
 #include "dispatcher/table/fields.h"
 #include "mytorch/backends.h"
+#include "mytorch/check.h"
 
 namespace mytorch {
 namespace {
@@ -155,9 +156,8 @@ void run_fallback(const OpEntry& entry, int slot, mt_ctx* ctx, const void* args)
   if (slot == kCpuSlot || !fallback_is_allowed()) fail_no_kernel(entry, slot, args);
   OpState& state = state_of(const_cast<OpEntry&>(entry));
   if (state.fallbacks.fetch_add(1) == 0) {
-    std::fprintf(stderr,
-                 "mytorch: warning: [%s] runs on the CPU for %s: no kernel takes the call\n",
-                 op.base, device_type(slot).name.c_str());
+    detail::warn(absl::StrCat("[", op.base, "] runs on the CPU for ", device_type(slot).name,
+                              ": no kernel takes the call"));
   }
   ++host_accesses;  // a replay of the kernels alone would lack the copies
   const Substitution substitution({state.entry, slot, ctx, args}, kFellBack);

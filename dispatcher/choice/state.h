@@ -127,10 +127,10 @@ std::string why_not(const OpInfo& op, const KernelEntry& kernel, int slot, const
 std::string kernel_id(const KernelEntry& kernel);
 // Returns the name of a device type in the table of measurements: "cpu", or the name and the model.
 std::string device_label(int slot);
-// Measures a call with each kernel, adds the result to the table, and updates the operator's
-// winners.
 // Seconds of the clock that times kernels. Tests set one that their kernels move.
 extern double (*tuning_clock)();
+// Measures a call with each kernel, adds the result to the table, and updates the operator's
+// winners.
 void tune(OpState& state, int slot, mt_ctx* ctx, const void* args, uint64_t signature);
 
 // Whether the flags of a kernel accept a call.

@@ -1,13 +1,13 @@
 // Measures the kernels of a call. Kernels run alternately, so that slow drift affects all of them.
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
@@ -15,6 +15,7 @@
 #include "dispatcher/choice/state.h"
 #include "dispatcher/table/args_copy.h"
 #include "dispatcher/table/fields.h"
+#include "mytorch/check.h"
 #include "mytorch/choice.h"
 #include "mytorch/tensor.h"
 
@@ -238,7 +239,7 @@ Tuning::~Tuning() {
   try {
     save();
   } catch (const Error& error) {
-    std::fprintf(stderr, "mytorch: warning: %s\n", error.what());
+    detail::warn(error.what());
   }
 }
 
@@ -255,10 +256,8 @@ void choose_as_environment_says() {
   if (std::strcmp(text, "measured") == 0) {
     choice_mode.store(Choice::kMeasured);
   } else {
-    std::fprintf(stderr,
-                 "mytorch: warning: MYTORCH_CHOICE=%s is neither priority nor measured and has no "
-                 "effect\n",
-                 text);
+    detail::warn(absl::StrCat("MYTORCH_CHOICE=", text,
+                              " is neither priority nor measured and has no effect"));
   }
 }
 

@@ -1,10 +1,10 @@
 // Finds and opens the shared libraries of backends.
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
@@ -14,6 +14,7 @@
 #include "dispatcher/loader/plugins.h"
 #include "dispatcher/profiler/profile.h"
 #include "mytorch/backends.h"
+#include "mytorch/check.h"
 
 namespace mytorch {
 namespace {
@@ -72,16 +73,13 @@ void check_preferences() {
       absl::StrAppend(&loaded, loaded.empty() ? "" : ", ", backend->name);
     }
     if (!found) {
-      std::fprintf(stderr,
-                   "mytorch: warning: [backend] MYTORCH_PREFER names '%s', which is not loaded "
-                   "(loaded: %s)\n",
-                   preference.backend.c_str(), loaded.empty() ? "none" : loaded.c_str());
+      detail::warn(
+          absl::StrCat("[backend] MYTORCH_PREFER names '", preference.backend,
+                       "', which is not loaded (loaded: ", loaded.empty() ? "none" : loaded, ")"));
     }
     if (!preference.op.empty() && ops_named(preference.op).empty()) {
-      std::fprintf(
-          stderr,
-          "mytorch: warning: [backend] MYTORCH_PREFER names '%s', which is not an operator\n",
-          preference.op.c_str());
+      detail::warn(absl::StrCat("[backend] MYTORCH_PREFER names '", preference.op,
+                                "', which is not an operator"));
     }
   }
 }
@@ -121,7 +119,7 @@ bool load_default_backends() {
       l.failed.push_back({path, error.what()});
       // A backend without hardware is an ordinary case; warn about anything else.
       if (error.code() != ErrorCode::kUnsupported) {
-        std::fprintf(stderr, "mytorch: warning: %s\n", error.what());
+        detail::warn(error.what());
       }
     }
   }

@@ -13,6 +13,7 @@
 #include "core/types/errors.h"
 #include "dispatcher/choice/choice.h"
 #include "mytorch/backends.h"
+#include "mytorch/check.h"
 
 namespace mytorch::profiler {
 
@@ -149,7 +150,7 @@ struct WholeProcess {
       if (trace != nullptr) profile.save_trace(trace);
       if (table) std::fputs(profile.table().c_str(), stderr);
     } catch (const std::exception& error) {
-      std::fprintf(stderr, "mytorch: %s\n", error.what());
+      detail::tell(error.what());
     }
   }
 };

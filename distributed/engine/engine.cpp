@@ -3,16 +3,17 @@
 #include "distributed/engine/engine.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/runtime/context.h"
 #include "core/types/errors.h"
 #include "dispatcher/loader/plugins.h"
+#include "mytorch/check.h"
 #include "mytorch/distributed.h"
 
 namespace mytorch::distributed {
@@ -91,7 +92,7 @@ void load_defaults() {
       e.failed.push_back({"", "", "", path, error.what()});
       // A machine without the engine's library or hardware is an ordinary case.
       if (error.code() != ErrorCode::kUnsupported) {
-        std::fprintf(stderr, "mytorch: warning: %s\n", error.what());
+        detail::warn(error.what());
       }
     }
   }

@@ -1,12 +1,12 @@
 #include "graph/breaks/session.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <exception>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/tensor/batched.h"
+#include "mytorch/check.h"
 #include "mytorch/tensor_impl.h"
 #include "mytorch/thread_state.h"
 
@@ -107,8 +107,7 @@ void Session::end_recording(const Break& why) {
   thread_state.wanted |= kLayerCapture;
   add_all(trace, why);
   if (tree_.verbose && !why.op.empty()) {
-    std::fprintf(stderr, "mytorch: [compile] the graph ends before %s(): %s\n", why.op.c_str(),
-                 why.reason.c_str());
+    detail::tell(absl::StrCat("[compile] the graph ends before ", why.op, "(): ", why.reason));
   }
 }
 

@@ -1,7 +1,6 @@
 #include "graph/fusion/fusion.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <deque>
 #include <optional>
 #include <string>
@@ -16,6 +15,7 @@
 #include "graph/fusion/loop_body.h"
 #include "graph/fusion/loop_space.h"
 #include "graph/passes/passes.h"
+#include "mytorch/check.h"
 
 namespace mytorch::graph {
 namespace {
@@ -516,7 +516,7 @@ void fuse_calls(PlanParts* parts) {
   Fusion(parts).run();
   if (!dumps()) return;
   for (const std::string& line : parts->fusion_report) {
-    std::fprintf(stderr, "mytorch: [compile] %s\n", line.c_str());
+    detail::tell(absl::StrCat("[compile] ", line));
   }
 }
 

@@ -3,12 +3,12 @@
 // The operators of the graph are recorded again, with channels-last operands of convolutions: what
 // follows has the strides that it gets from its operands, as in the function itself. Views, and the
 // results, get the strides that they had.
-#include <cstdio>
 #include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/types/errors.h"
 #include "dispatcher/choice/choice.h"
 #include "dispatcher/choice/observe.h"
@@ -16,6 +16,7 @@
 #include "graph/passes/passes.h"
 #include "graph/steps/interpret.h"
 #include "graph/steps/plan_parts.h"
+#include "mytorch/check.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops.h"
 #include "mytorch/tensor_impl.h"
@@ -196,7 +197,7 @@ void change_layout(Recorded* recorded, const PassOptions& options, Fired* fired)
     ++(*fired)["layout"];
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kInternal) throw;
-    if (dumps()) std::fprintf(stderr, "mytorch: [compile] layout stays: %s\n", error.what());
+    if (dumps()) detail::tell(absl::StrCat("[compile] layout stays: ", error.what()));
   }
 }
 

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "mytorch/check.h"
 
 namespace mytorch::graph {
 namespace {
@@ -36,8 +38,8 @@ void run_pass(const Pass& pass, Recorded* recorded, const PassOptions& options, 
   if (!dumps()) return;
   const std::string now = to_text(recorded->graph);
   if (now == text) return;
-  std::fprintf(stderr, "mytorch: [compile] %s: %zu nodes instead of %zu\n%s", pass.name,
-               recorded->graph.nodes.size(), before, now.c_str());
+  detail::tell(absl::StrCat("[compile] ", pass.name, ": ", recorded->graph.nodes.size(),
+                            " nodes instead of ", before, "\n", absl::StripSuffix(now, "\n")));
 }
 
 }  // namespace

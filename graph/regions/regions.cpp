@@ -1,7 +1,6 @@
 #include "graph/regions/regions.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "graph/ir/convex.h"
 #include "graph/regions/region.h"
 #include "graph/regions/region_op.h"
+#include "mytorch/check.h"
 #include "mytorch/tensor_impl.h"
 
 namespace mytorch::graph {
@@ -204,7 +204,7 @@ class Regions {
   void report(const Backend& backend, const std::string& what, const std::string& why) {
     parts_.region_report.push_back(absl::StrCat(backend.name, what, why.empty() ? "" : ": ", why));
     if (dumps()) {
-      std::fprintf(stderr, "mytorch: [compile] regions: %s\n", parts_.region_report.back().c_str());
+      detail::tell(absl::StrCat("[compile] regions: ", parts_.region_report.back()));
     }
   }
 

@@ -1,7 +1,6 @@
 #include "graph/rules/rewrite.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -9,11 +8,13 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
 #include "core/types/errors.h"
 #include "graph/ir/replacing.h"
 #include "graph/ir/uses.h"
 #include "graph/rules/match.h"
 #include "graph/rules/replacement.h"
+#include "mytorch/check.h"
 
 namespace mytorch::graph {
 namespace {
@@ -80,8 +81,7 @@ class Rewriter {
     std::optional<Replacement> replacement = record_replacement(graph_, rule, match, &reason);
     if (!replacement.has_value()) {
       if (dumps()) {
-        std::fprintf(stderr, "mytorch: [compile] %s does not apply: %s\n", rule.name.c_str(),
-                     reason.c_str());
+        detail::tell(absl::StrCat("[compile] ", rule.name, " does not apply: ", reason));
       }
       return false;
     }

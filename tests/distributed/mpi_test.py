@@ -2,8 +2,8 @@
 
     python3 mpi_test.py MPIEXEC PROGRAM RANKS [ROLE]
 
-Without a role all ranks must succeed; so they must with `limited`, where MPI is given counts up to 5 at a time, and
-with `checked`, where the signatures of all calls are compared. `late`, `dies` and `ends` are what rank 1 does; the
+Without a role all ranks must succeed; so they must with `limited`, where MPI is given counts up to 5 at a time (and
+operands are smaller, because each call is then many), and with `checked`, where the signatures of all calls are compared. `late`, `dies` and `ends` are what rank 1 does; the
 others must end in time, and say so. With `differs`, rank 1 makes another call than the others, and all ranks must say
 which. `huge` must succeed with tensors of more than 2^31 elements.
 """
@@ -23,7 +23,7 @@ import processes
 mpiexec, program, ranks, *role = sys.argv[1:]
 needs.need("mpi", mpiexec)
 limited, checked = role == ["limited"], role in (["checked"], ["differs"])
-arguments = [] if role == ["checked"] else role
+arguments = [] if role == ["checked"] else role  # of the ranks
 if role in (["limited"], ["checked"]):
     role = []
 environment = dict(
@@ -61,7 +61,7 @@ def children(process: int) -> list[str]:
 
 
 begun = time.monotonic()
-with tempfile.TemporaryDirectory() as folder:
+with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # a rank may outlive its launcher
     # Each rank writes to a file of its own: launchers pass on what ranks write in pieces, and mix them. What a rank saves
     # stays in the folder, too.
     rank = ["sh", "-c", 'cd "$0" && exec "$@" >"$$.log" 2>&1', folder, os.path.abspath(program), *arguments]

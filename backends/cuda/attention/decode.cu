@@ -2,7 +2,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "backends/cuda/attention/decode.cuh"
+#include "backends/cuda/attention/decode_columns.cuh"
+#include "backends/cuda/attention/decode_products.cuh"
 #include "backends/cuda/common/pack.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"

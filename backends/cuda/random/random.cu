@@ -101,10 +101,8 @@ __global__ void __launch_bounds__(256)
 Strided<1> in_order(const TensorView& tensor) {
   return make_strided<1>(tensor.shape(), {tensor}, sdk::Order::kRowMajor);
 }
-template <int N>
-bool flat(const Strided<N>& loop) {
-  return loop.ndim == 0 || (loop.ndim == 1 && std::all_of(loop.stride[0], loop.stride[0] + N,
-                                                          [](int64_t x) { return x == 1; }));
+bool flat(const Strided<1>& loop) {
+  return loop.ndim == 0 || (loop.ndim == 1 && loop.stride[0][0] == 1);
 }
 
 template <class T, class Make>
@@ -231,24 +229,32 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-// Any strides, from element `first` on. The loop's operands are x, y and `kept_at`.
+// Any strides, from element `first` on.
 template <class T>
 __global__ void __launch_bounds__(256)
-    dropout_elements(int64_t first, Strided<3> loop, philox::Stream stream, uint32_t below,
-                     double scale, const T* x, T* y, bool* kept_at) {
+    dropout_elements(int64_t first, Strided<1> in, Strided<1> out, Strided<1> mask,
+                     philox::Stream stream, uint32_t below, double scale, const T* x, T* y,
+                     bool* kept_at) {
   stream.start();
-  for (int64_t b = first / 4 + first_element(); b < (loop.numel + 3) / 4; b += grid_step()) {
+  for (int64_t b = first / 4 + first_element(); b < (in.numel + 3) / 4; b += grid_step()) {
     const uint4 words = stream.block(b);
     const uint32_t bits[4] = {words.x, words.y, words.z, words.w};
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       const int64_t i = 4 * b + k;
-      if (i >= loop.numel) break;
+      if (i >= in.numel) break;
       const bool kept = bits[k] >> 8 < below;
-      int64_t at[3];
-      loop.offsets(i, at);
-      if (y != nullptr) y[at[1]] = dropped(x[at[0]], kept, scale);
-      if (kept_at != nullptr) kept_at[at[2]] = kept;
+      int64_t at[1];
+      if (y != nullptr) {
+        in.offsets(i, at);
+        const T value = x[at[0]];
+        out.offsets(i, at);
+        y[at[0]] = dropped(value, kept, scale);
+      }
+      if (kept_at != nullptr) {
+        mask.offsets(i, at);
+        kept_at[at[0]] = kept;
+      }
     }
   }
 }
@@ -262,8 +268,9 @@ void native_dropout(mt_ctx& ctx, const mt_args_native_dropout& args) {
   const bool train = args.train.present == 0 || args.train.value != 0;
   const uint32_t below = kept_below(train ? static_cast<float>(1 - args.p) : 1.0F);
   const double scale = !train ? 1 : args.p == 1 ? 0 : 1 / (1 - args.p);
-  const auto loop = make_strided<3>(
-      input.shape(), {input, output ? output : input, mask ? mask : input}, sdk::Order::kRowMajor);
+  const Strided<1> in = in_order(input);
+  const Strided<1> out = in_order(output ? output : input);
+  const Strided<1> places = in_order(mask ? mask : input);
   const philox::Stream stream(args.generator);
   visit_type(input.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -273,17 +280,17 @@ void native_dropout(mt_ctx& ctx, const mt_args_native_dropout& args) {
     const auto whole = [](const TensorView& of) {
       return !of || aligned(of.raw(), sizeof(Pack<T, kPart<T>>));
     };
-    const bool contiguous =
-        flat(loop) && whole(input) && whole(output) && (!mask || aligned(mask.raw(), kPiece));
-    const int64_t pieces = contiguous ? loop.numel / kPiece : 0;
+    const bool contiguous = flat(in) && flat(out) && flat(places) && whole(input) &&
+                            whole(output) && (!mask || aligned(mask.raw(), kPiece));
+    const int64_t pieces = contiguous ? in.numel / kPiece : 0;
     if (pieces != 0) {
       launch(ctx, "native_dropout", dropout_contiguous<T>, grid_for(ctx, pieces, 256), pieces,
              stream, below, scale, x, y, kept_at);
     }
-    const int64_t left = loop.numel - pieces * kPiece;
+    const int64_t left = in.numel - pieces * kPiece;
     if (left == 0) return;
     launch(ctx, "native_dropout", dropout_elements<T>, grid_for(ctx, (left + 3) / 4, 256),
-           pieces * kPiece, loop, stream, below, scale, x, y, kept_at);
+           pieces * kPiece, in, out, places, stream, below, scale, x, y, kept_at);
   });
 }
 

@@ -45,7 +45,10 @@ void append_part(std::string& text, const T& part) {
   }
 }
 
-void warn(const std::string& text);
+// Writes "mytorch: " and the text as a line to stderr, at once, so that lines of processes and
+// threads that share it do not mix: printf of newer C libraries writes a long line in pieces.
+void tell(std::string_view text);
+void warn(std::string_view text);  // tells a "warning: "
 
 }  // namespace detail
 

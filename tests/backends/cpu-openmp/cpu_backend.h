@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -31,8 +30,6 @@ std::string run_cpu(std::string_view op, Args& args, mt_dtype compute, int threa
   return run_on(cpu(), op, args, compute, threads);
 }
 
-inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-inline constexpr double kInf = std::numeric_limits<double>::infinity();
 inline constexpr mt_dtype kFloat = sdk::dtype_of<float>;
 inline constexpr mt_dtype kAllDtypes[] = {sdk::dtype_of<bool>,      sdk::dtype_of<uint8_t>,
                                           sdk::dtype_of<int8_t>,    sdk::dtype_of<int16_t>,

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <deque>
 #include <initializer_list>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,6 +23,9 @@ extern "C" int mytorch_reference_init(const mt_host*, mt_backend*);
 namespace mytorch::testing {
 
 using Shape = std::vector<int64_t>;
+
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
 
 // A tensor, or a view of one: they share storage. Converts to the operand that kernels take.
 class TestTensor {

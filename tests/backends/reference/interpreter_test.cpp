@@ -12,9 +12,6 @@
 namespace mytorch::testing {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr int32_t C = MT_TYPE_COMPUTE;
 constexpr int32_t B = MT_TYPE_BOOL;
 
 // Runs a node operation with `arity` operands of type T. Returns its result as Out.

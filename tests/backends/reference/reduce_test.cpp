@@ -1,7 +1,6 @@
 // Every fold, over every choice of dimensions.
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -10,10 +9,6 @@
 
 namespace mytorch::testing {
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr int32_t C = MT_TYPE_COMPUTE;
 
 // Returns the components of a fold's state after all of `values`, which have type T.
 template <class T>

@@ -11,6 +11,8 @@
 
 namespace mytorch::testing {
 
+inline constexpr int32_t C = MT_TYPE_COMPUTE;
+
 struct ProgramArgs {
   mt_args_header header{};
   const mt_tensor* in[3] = {};
