@@ -26,6 +26,8 @@ endforeach()
 
 set(MYTORCH_OPTIMIZE -O2 CACHE STRING "The optimization of Release builds; -O1 compiles faster, for checks")
 set(CMAKE_CXX_FLAGS_RELEASE "${MYTORCH_OPTIMIZE} -DNDEBUG")
+# The code of the host beside CUDA kernels launches them; nvcc optimizes the kernels whatever stands here.
+set(CMAKE_CUDA_FLAGS_RELEASE "-O1 -DNDEBUG")
 # Tests and tools take longer to compile than to run. The undefined-behaviour sanitizer checks the library only: it
 # would triple the compile time of tests and tools.
 set(MYTORCH_QUICK_COMPILE $<$<CONFIG:Release>:-O1>)
