@@ -10,7 +10,7 @@ from codegen.model import Op
 PROMOTION = {
     "same": "Computed in the operands' common type, which is also the result's.",
     "float": "Computed in the operands' common type; integers and bools become float32.",
-    "compare": "Computed in the operands' common type; the result is bool.",
+    "compare": "Computed in the operands' common type, integers in one that has all of their values; the result is bool.",
     "widen": "Computed in the operand's type; integers and bools become int64.",
     "first": "Computed in the first tensor's type, to which the others are converted.",
 }

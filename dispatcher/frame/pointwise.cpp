@@ -52,6 +52,24 @@ bool number_is_lower(ScalarType number, ScalarType tensor) {
   return tensor != kBool || number == kBool;
 }
 
+// Returns whether an integer type has the value of a number, which is an integer or a bool.
+bool holds(ScalarType type, const mt_tensor* number) {
+  if (from_abi(number->dl.dtype) == kBool || type == kInt64) return true;
+  const int64_t value = *static_cast<const int64_t*>(number->dl.data);
+  switch (type) {
+    case kBool:
+      return value == 0 || value == 1;
+    case kUInt8:
+      return value == static_cast<uint8_t>(value);
+    case kInt8:
+      return value == static_cast<int8_t>(value);
+    case kInt16:
+      return value == static_cast<int16_t>(value);
+    default:
+      return value == static_cast<int32_t>(value);
+  }
+}
+
 // Everything that the slow path determines about a call.
 struct Plan {
   Dims sizes;
@@ -145,6 +163,22 @@ Dims output_strides(const OpInfo& op, PointwiseInputs in, const Dims& sizes) {
   return packed_strides(as_list(sizes), slower);
 }
 
+// Integers are compared in a type that has all of their values: 255 is not -1, though -1 as uint8
+// is 255.
+ScalarType exact_type(const OpInfo& op, PointwiseInputs in, ScalarType promoted) {
+  if (op.promote != Promote::kCompare || !is_integral(promoted, true)) return promoted;
+  for (int i = 0; i < op.num_inputs; ++i) {
+    const mt_tensor* t = in.inputs[i];
+    if (t == nullptr || (op.input_promotes >> i & 1) == 0) continue;
+    if (t->storage != nullptr) {
+      promoted = promote_types(promoted, from_abi(t->dl.dtype));
+    } else if (!holds(promoted, t)) {
+      promoted = kInt64;
+    }
+  }
+  return promoted;
+}
+
 Types types_of(const OpInfo& op, PointwiseInputs in) {
   if (op.accepts != nullptr) check_types(op, in.inputs);
   ResultType type;
@@ -159,7 +193,7 @@ Types types_of(const OpInfo& op, PointwiseInputs in) {
       if (in.inputs[i] != nullptr) type.add(in.inputs[i]);
     }
   }
-  return apply_rule(op, type.get());
+  return apply_rule(op, exact_type(op, in, type.get()));
 }
 
 Plan plan(const OpInfo& op, PointwiseInputs in) {
@@ -188,6 +222,9 @@ bool numbers_are_lower(const OpInfo& op, const mt_tensor* const* inputs, ScalarT
     if (t == nullptr || t->storage != nullptr) continue;
     const ScalarType number = from_abi(t->dl.dtype);
     if (!is_uniform_type(op, number) || !number_is_lower(number, tensor)) return false;
+    if (op.promote == Promote::kCompare && is_integral(tensor, true) && !holds(tensor, t)) {
+      return false;
+    }
   }
   return true;
 }
