@@ -7,6 +7,7 @@
 #include "mytorch/ops/constant_pad_nd.h"
 #include "mytorch/ops/empty_like.h"
 #include "mytorch/ops/exp2.h"
+#include "mytorch/ops/ldexp_terms.h"
 #include "mytorch/ops/isnan.h"
 #include "mytorch/ops/leaky_relu.h"
 #include "mytorch/ops/logit_terms.h"
@@ -112,6 +113,9 @@ Tensor nextafter(const Tensor& self, const Tensor& other) {
   return mytorch::nextafter_steps(self, other, unit, least, top * (2 - 2 * unit));
 }
 
-Tensor ldexp(const Tensor& self, const Tensor& other) { return self * mytorch::exp2(other); }
+Tensor ldexp(const Tensor& self, const Tensor& other) {
+  if (is_complex(self.dtype()) || is_complex(other.dtype())) return self * mytorch::exp2(other);
+  return mytorch::ldexp_terms(self, other);
+}
 
 }  // namespace mytorch::composite

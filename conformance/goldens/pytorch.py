@@ -821,6 +821,7 @@ TWINS = {
     # PyTorch's gradient is a number below 1, where the function is NaN.
     "special_zeta": lambda x, q: torch.special.zeta(x, q * torch.where(torch.as_tensor(x) < 1, math.nan, 1)),
     "logit_terms": torch.logit,
+    "ldexp_terms": torch.ldexp,
     "prelu_terms": lambda x, weight: torch.where(x > 0, x, x * weight),
     "normalize": lambda x, p=2, dim=(1,), eps=1e-12: x / torch.linalg.vector_norm(x, p, dim, True).clamp_min(eps),
     "sgd_step": sgd_step,
