@@ -1,0 +1,165 @@
+// Gradients that other frameworks were reported to compute wrongly. Each test names the report;
+// expected values follow from the formulas.
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "mytorch/autograd.h"
+#include "mytorch/autograd/functional.h"
+#include "mytorch/autograd/gradcheck.h"
+#include "mytorch/mytorch.h"
+#include "tests/autograd/util.h"
+
+namespace mytorch {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+Values grad_of(const std::function<Tensor(const Tensor&)>& f, const Tensor& at) {
+  const Tensor x = at.detach().clone().requires_grad_();
+  f(x).sum().backward();
+  return values(x.grad());
+}
+
+// pytorch/pytorch#195075: a vectorized loop and the loop over its remainder took different branches
+// at NaN, so that equal elements of one tensor had different gradients.
+TEST(ReportedGradients, EqualElementsHaveEqualGradientsAtNaN) {
+  const std::vector<std::pair<const char*, std::function<Tensor(const Tensor&)>>> functions = {
+      {"hardtanh", [](const Tensor& x) { return hardtanh(x); }},
+      {"relu6", [](const Tensor& x) { return relu6(x); }},
+      {"hardshrink", [](const Tensor& x) { return hardshrink(x); }},
+      {"softshrink", [](const Tensor& x) { return softshrink(x); }},
+      {"threshold", [](const Tensor& x) { return threshold(x, 0.5, 2); }},
+      {"leaky_relu", [](const Tensor& x) { return leaky_relu(x); }},
+      {"elu", [](const Tensor& x) { return elu(x); }},
+      {"celu", [](const Tensor& x) { return celu(x); }},
+      {"hardswish", [](const Tensor& x) { return hardswish(x); }},
+      {"hardsigmoid", [](const Tensor& x) { return hardsigmoid(x); }},
+      {"softplus", [](const Tensor& x) { return softplus(x); }},
+      {"logit", [](const Tensor& x) { return logit(x, 0.1); }},
+      {"clamp", [](const Tensor& x) { return clamp(x, -1, 1); }},
+  };
+  for (const auto& [name, f] : functions) {
+    for (const ScalarType type : {kFloat32, kFloat64, kBFloat16, kFloat16}) {
+      const Values all = grad_of(f, full({67}, kNaN, type));
+      for (size_t i = 0; i < all.size(); ++i) {
+        EXPECT_TRUE(all[i] == all[0] || (std::isnan(all[i]) && std::isnan(all[0])))
+            << name << " " << type << " element " << i << ": " << all[i] << ", the first one "
+            << all[0];
+      }
+    }
+  }
+}
+
+// pytorch/pytorch#192521, #192540: second derivatives of determinants were NaN at equal singular
+// values, and differed between the orders in which forward and backward were applied.
+TEST(ReportedGradients, HessianOfADeterminantAtEqualSingularValues) {
+  const auto det = [](const Tensor& a) { return linalg_det(a); };
+  // d2 det / da_ij da_kl at the identity: 1 for i = j, k = l, i != k; -1 for i = l, j = k, i != j.
+  const Values found = values(autograd::hessian(det, eye(3, kFloat64)));
+  const auto at = [&](int i, int j, int k, int l) {
+    return found[static_cast<size_t>(((i * 3 + j) * 3 + k) * 3 + l)];
+  };
+  for (int i = 0; i < 3; ++i) {
+    for (int j = 0; j < 3; ++j) {
+      for (int k = 0; k < 3; ++k) {
+        for (int l = 0; l < 3; ++l) {
+          double expected = 0;
+          if (i == j && k == l && i != k) expected = 1;
+          if (i == l && j == k && i != j) expected = -1;
+          EXPECT_NEAR(at(i, j, k, l), expected, 1e-12) << i << j << k << l;
+        }
+      }
+    }
+  }
+  // The derivative along v of the derivative along v: 2 (v00 v11 - v01 v10) for 2 x 2.
+  const Tensor a = tensor({{1.3, 0.4}, {-0.7, 0.9}}, kFloat64),
+               v = tensor({{0.3, -1.0}, {0.5, 2.0}}, kFloat64);
+  const auto along = [&](const Tensor& x) {
+    autograd::FunctionalOptions options;
+    options.create_graph = true;
+    return std::get<1>(autograd::jvp(det, x, v, options));
+  };
+  EXPECT_NEAR(std::get<1>(autograd::jvp(along, a, v)).item<double>(), 2 * (0.3 * 2.0 + 1.0 * 0.5),
+              1e-12);
+}
+
+// jax-ml/jax#21723, #4177: the gradient of a squared norm was NaN at 0, where it is 0.
+TEST(ReportedGradients, SquaredNormAtZero) {
+  for (const ScalarType type : {kFloat32, kFloat64}) {
+    const auto squared = [](const Tensor& x) { return linalg_vector_norm(x).pow(2); };
+    EXPECT_EQ(grad_of(squared, zeros({3}, type)), Values({0, 0, 0}));
+    EXPECT_EQ(grad_of([](const Tensor& x) { return linalg_vector_norm(x); }, zeros({3}, type)),
+              Values({0, 0, 0}));
+    EXPECT_EQ(grad_of([](const Tensor& x) { return norm(x, 2, {1}); }, zeros({2, 2}, type)),
+              Values({0, 0, 0, 0}));
+  }
+}
+
+// jax-ml/jax#939: the gradient of a log-sum-exp of large negative terms was NaN once compiled.
+TEST(ReportedGradients, LogSumExpBesideANormOfOneElement) {
+  const auto f = [](const Tensor& loc, const Tensor& scale) {
+    const Tensor x = loc + scale * tensor({-1.5, 0.0}, kFloat32);
+    const Tensor first = ((linalg_vector_norm(x) - 2) / 0.4).pow(2) * 0.5;
+    const Tensor second = ((x.narrow(0, 0, 1) + tensor({-2.0, 2.0}, kFloat32)) / 0.6).pow(2) * -0.5;
+    return first - logsumexp(second, {0});
+  };
+  Tensor loc = zeros({2}).requires_grad_(), scale = ones({2}).requires_grad_();
+  f(loc, scale).backward();
+  const Values by_loc = values(loc.grad()), by_scale = values(scale.grad());
+  // x0 = -1.5: (1.5 - 2) / 0.16 * -1 from the norm, and the weighted mean of (x0 + s) / 0.36 from
+  // the other term.
+  const double a = std::exp(-0.5 * std::pow(-3.5 / 0.6, 2)),
+               b = std::exp(-0.5 * std::pow(0.5 / 0.6, 2));
+  const double expected = 3.125 + (a * -3.5 + b * 0.5) / (a + b) / 0.36;
+  EXPECT_NEAR(by_loc[0], expected, 1e-4);
+  EXPECT_EQ(by_loc[1], 0);
+  EXPECT_NEAR(by_scale[0], -1.5 * expected, 1e-4);
+  EXPECT_EQ(by_scale[1], 0);
+}
+
+// pytorch/pytorch#65911: pinv was differentiated through singular values, which fails where several
+// of them are 0, though it is smooth where the rank stays the same.
+TEST(ReportedGradients, PseudoInverseOfADeficientMatrix) {
+  manual_seed(5);
+  const Tensor a = randn({7, 2}, kFloat64), b = randn({6, 2}, kFloat64);
+  EXPECT_TRUE(autograd::gradcheck(
+      [](const std::vector<Tensor>& x) {
+        return std::vector<Tensor>{linalg_pinv(matmul(x[0], x[1].t()), std::nullopt, 1e-10)};
+      },
+      {a.requires_grad_(), b.requires_grad_()}));
+}
+
+// pytorch/pytorch#49886: the gradient of a singular value decomposition was NaN for matrices with
+// several singular values of 0, also for functions that do not depend on the choice of vectors.
+TEST(ReportedGradients, SumOfSingularValuesOfADeficientMatrix) {
+  manual_seed(6);
+  const Tensor u = std::get<0>(linalg_qr(randn({6, 2}, kFloat64))),
+               v = std::get<0>(linalg_qr(randn({5, 2}, kFloat64)));
+  const Tensor a = matmul(u * tensor({3.0, 2.0}, kFloat64), v.t());
+  Tensor x = a.clone().requires_grad_();
+  // The squares of the singular values sum to the squares of the elements.
+  linalg_svdvals(x).pow(2).sum().backward();
+  const Values found = values(x.grad()), expected = values(a * 2);
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-10);
+}
+
+// pytorch/pytorch#1712: second derivatives of functions that select elements.
+TEST(ReportedGradients, SecondDerivativesOfSelections) {
+  const auto check = [](const std::function<Tensor(const Tensor&)>& select,
+                        const Values& expected) {
+    const Tensor x = tensor({3.0, -1.0, 2.0, 5.0}, kFloat64).requires_grad_();
+    const Tensor g = autograd::grad({select(x).pow(3).sum()}, {x}, {}, {.create_graph = true})[0];
+    EXPECT_EQ(values(autograd::grad({g.sum()}, {x})[0]), expected);
+  };
+  check([](const Tensor& x) { return std::get<0>(x.max(0)); }, {0, 0, 0, 30});
+  check([](const Tensor& x) { return std::get<0>(x.min(0)); }, {0, -6, 0, 0});
+  check([](const Tensor& x) { return std::get<0>(kthvalue(x, 3)); }, {18, 0, 0, 0});
+  check([](const Tensor& x) { return std::get<0>(topk(x, 2)); }, {18, 0, 0, 30});
+  check([](const Tensor& x) { return std::get<0>(median(x, 0)); }, {0, 0, 12, 0});
+  check([](const Tensor& x) { return index_select(x, 0, tensor({1, 1, 0})); }, {18, -12, 0, 0});
+  check([](const Tensor& x) { return masked_select(x, x > 2); }, {18, 0, 0, 30});
+}
+
+}  // namespace
+}  // namespace mytorch

@@ -1,0 +1,213 @@
+// Results that other frameworks and libraries were reported to compute wrongly. Each test names the
+// report; expected values follow from the definitions.
+#include <cmath>
+#include <limits>
+
+#include "mytorch/mytorch.h"
+#include "tests/autograd/util.h"
+
+namespace mytorch {
+namespace {
+
+namespace F = nn::functional;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+
+// pytorch/pytorch#133998, numpy/numpy#12282: interpolation multiplied an infinite neighbour by a
+// weight of 0, or subtracted infinities.
+TEST(ReportedValues, QuantilesBesideInfinities) {
+  for (const ScalarType type : {kFloat32, kFloat64}) {
+    const auto q = [&](const std::vector<double>& of, double at, const char* how = "linear") {
+      return quantile(tensor(of, type), at, {}, false, how).item<double>();
+    };
+    EXPECT_EQ(q({0, kInfinity}, 0.4), kInfinity);
+    EXPECT_EQ(q({0, kInfinity}, 0.6), kInfinity);
+    EXPECT_EQ(q({0, kInfinity}, 0), 0);
+    EXPECT_EQ(q({-kInfinity, 0}, 0.6), -kInfinity);
+    EXPECT_EQ(q({-kInfinity, 0}, 1), 0);
+    EXPECT_EQ(q({kInfinity, 5, 4}, 0.5), 5);
+    EXPECT_EQ(q({0, kInfinity}, 0.6, "midpoint"), kInfinity);
+    EXPECT_EQ(q({1, kInfinity, kInfinity}, 0.75), kInfinity);
+    EXPECT_EQ(q({-kInfinity, -kInfinity, 3}, 0.25), -kInfinity);
+    EXPECT_EQ(q({0, kInfinity}, 0.6, "nearest"), kInfinity);
+  }
+}
+
+// Tarsnap/kivaloo#368: the difference of the neighbours overflowed.
+TEST(ReportedValues, QuantilesBetweenHugeNeighbours) {
+  EXPECT_EQ(quantile(tensor({-1e308, 1e308}, kFloat64), 0.5).item<double>(), 0);
+  EXPECT_EQ(quantile(tensor({-3e38, 3e38}, kFloat32), 0.5).item<float>(), 0);
+  EXPECT_EQ(quantile(tensor({-1e308, 1e308}, kFloat64), 0.5, {}, false, "midpoint").item<double>(),
+            0);
+  EXPECT_NEAR(quantile(tensor({-1e308, 1e308}, kFloat64), 0.75).item<double>() / 5e307, 1, 1e-15);
+  EXPECT_EQ(lerp(tensor({-1e308}, kFloat64), tensor({1e308}, kFloat64), 0.5).item<double>(), 0);
+}
+
+// ml-explore/mlx#4528: reductions over dimensions of reversed arrays.
+TEST(ReportedValues, ReductionsOfReversedTensors) {
+  const Tensor x = arange(1, 2 * 1024 * 16 + 1, 1, kFloat64).view({2, 1024, 16}), y = flip(x, {0});
+  const Values sums = values(y.sum(IntList{1}));
+  for (int i = 0; i < 2; ++i) {
+    for (int k = 0; k < 16; ++k) {
+      // The mean of first and last of 1024 elements that are 16 apart.
+      const double first = (1 - i) * 16384 + k + 1;
+      EXPECT_EQ(sums[static_cast<size_t>(i * 16 + k)], 1024 * (first + 1023 * 8));
+    }
+  }
+  EXPECT_EQ(values(flip(x, {1}).max().view({1})), Values({32768}));
+  EXPECT_EQ(values(std::get<1>(flip(x, {1}).max(1)).view({-1}))[0], 0);
+}
+
+// pytorch/pytorch#5906 and roc-lang/roc#9814: products within the computation overflowed, and the
+// least integer divided by -1 trapped.
+TEST(ReportedValues, RemaindersOfLargeIntegers) {
+  const int64_t large = 392486996410368;
+  EXPECT_EQ(remainder(tensor({int64_t{-23500}}), large).item<int64_t>(), large - 23500);
+  EXPECT_EQ(fmod(tensor({int64_t{-23500}}), large).item<int64_t>(), -23500);
+  EXPECT_EQ(remainder(tensor({kLeast}), -1).item<int64_t>(), 0);
+  EXPECT_EQ(fmod(tensor({kLeast}), -1).item<int64_t>(), 0);
+  EXPECT_EQ(floor_divide(tensor({kLeast}), -1).item<int64_t>(), kLeast);  // wraps, as negation does
+  EXPECT_EQ(div(tensor({kLeast}), -1, "trunc").item<int64_t>(), kLeast);
+  EXPECT_EQ(floor_divide(tensor({-128}, kInt8), tensor({-1}, kInt8)).item<int64_t>(), -128);
+  // Beyond 2^53, where doubles leave out integers.
+  EXPECT_EQ(floor_divide(tensor({int64_t{9007199254740993}}), 1).item<int64_t>(), 9007199254740993);
+  EXPECT_EQ(remainder(tensor({int64_t{9007199254740993}}), 10).item<int64_t>(), 3);
+}
+
+// microsoft/onnxruntime#2433, #20801: negative padding crops, and reflection leaves out the edge.
+TEST(ReportedValues, PaddingCropsAndReflects) {
+  const Tensor x = arange(12, kFloat64).view({1, 3, 4});
+  EXPECT_EQ(values(pad(x, {-1, -2, -1, 0})), Values({5, 9}));
+  EXPECT_EQ(values(pad(x, {-1, 1, 0, -2}, "constant", 7)), Values({1, 2, 3, 7}));
+  EXPECT_EQ(values(pad(tensor({{{1.0, 1.2}, {2.3, 3.4}}}, kFloat64), {1, 1}, "reflect")),
+            Values({1.2, 1.0, 1.2, 1.0, 3.4, 2.3, 3.4, 2.3}));
+  EXPECT_EQ(values(pad(x, {3, 3}, "reflect").select(1, 0)), Values({3, 2, 1, 0, 1, 2, 3, 2, 1, 0}));
+  EXPECT_ERROR(pad(x, {4, 0}, "reflect"), "[pad]");
+  EXPECT_ERROR(pad(x, {-3, -2}), "[pad]");
+}
+
+// microsoft/onnxruntime#11496: bicubic interpolation to one pixel has its centre between the middle
+// pixels.
+TEST(ReportedValues, BicubicInterpolationToOnePixel) {
+  const Tensor x = arange(16, kFloat64).view({1, 1, 4, 4});
+  const double found = interpolate(x, IntList{1, 1}, {}, "bicubic", false).item<double>();
+  EXPECT_NEAR(found, 7.5,
+              1e-12);  // symmetric weights, whose mean of a linear image is that of its centre
+}
+
+// pytorch/pytorch#133267: 2^128 was computed in float32.
+TEST(ReportedValues, LdexpHasTheRangeOfItsType) {
+  EXPECT_EQ(ldexp(tensor({1.0}, kFloat64), tensor({128})).item<double>(), std::ldexp(1.0, 128));
+  EXPECT_EQ(ldexp(tensor({1.5}, kFloat64), tensor({-1060})).item<double>(), std::ldexp(1.5, -1060));
+  EXPECT_EQ(ldexp(tensor({1.0f}, kFloat32), tensor({127})).item<float>(), std::ldexp(1.0f, 127));
+  EXPECT_EQ(ldexp(tensor({std::ldexp(1.0f, -140)}, kFloat32), tensor({200})).item<float>(),
+            std::ldexp(1.0f, 60));
+  EXPECT_EQ(ldexp(tensor({std::ldexp(1.0f, 100)}, kFloat32), tensor({-200})).item<float>(),
+            std::ldexp(1.0f, -100));
+}
+
+// cupy/cupy#9757: comparisons of unsigned with negative numbers, and of integers beyond 2^53.
+TEST(ReportedValues, ComparisonsAreThoseOfTheNumbers) {
+  const Tensor bytes = tensor({0, 1, 200, 255}, kUInt8);
+  EXPECT_EQ(values(bytes < -1), Values({0, 0, 0, 0}));
+  EXPECT_EQ(values(bytes > -1), Values({1, 1, 1, 1}));
+  EXPECT_EQ(values(bytes == 256), Values({0, 0, 0, 0}));
+  EXPECT_EQ(values(bytes < 1000), Values({1, 1, 1, 1}));
+  EXPECT_EQ(values(bytes > tensor({-1, -1, -1, -1}, kInt8)), Values({1, 1, 1, 1}));
+  EXPECT_EQ(values(tensor({int64_t{9007199254740993}}) == 9007199254740992), Values({0}));
+  EXPECT_EQ(values(tensor({int64_t{9007199254740993}}) > tensor({int64_t{9007199254740992}})),
+            Values({1}));
+}
+
+// ml-explore/mlx#576, #1467, #4169: infinities and large numbers in logarithms of sums, in rows of
+// any length.
+TEST(ReportedValues, SoftmaxOfLargeAndInfiniteLogits) {
+  const Values found =
+      values(logsumexp(tensor({{kInfinity, 2.0, 3.0}, {4.0, 5.0, 6.0}}, kFloat64), {1}));
+  EXPECT_EQ(found[0], kInfinity);
+  EXPECT_NEAR(found[1], 6.40760596444438, 1e-12);
+  for (const int64_t length : {1, 5, 127, 128, 1000, 5000}) {
+    // Long rows as short ones.
+    for (const double x : values(softmax(full({length}, -kInfinity), 0)))
+      EXPECT_TRUE(std::isnan(x)) << length;
+    EXPECT_EQ(logsumexp(full({length}, -kInfinity), {0}).item<double>(), -kInfinity) << length;
+  }
+  for (const double size : {1.0, 1e4, 1e8, 1e20, 1e36}) {
+    const Values logs = values(log_softmax(tensor({size, size}, kFloat32), 0));
+    EXPECT_NEAR(logs[0], -std::log(2.0), 1e-6) << size;
+    EXPECT_NEAR(logs[1], -std::log(2.0), 1e-6) << size;
+  }
+}
+
+// ml-explore/mlx#657: softmax of a slice.
+TEST(ReportedValues, SoftmaxOfASlice) {
+  manual_seed(3);
+  const Tensor gates = rand({4, 4}, kFloat64), part = gates.narrow(1, 0, 2);
+  EXPECT_NEAR(softmax(part, -1).sum().item<double>(), 4, 1e-12);
+  EXPECT_EQ(values(softmax(part, -1)), values(softmax(part.contiguous(), -1)));
+  EXPECT_EQ(values(softmax(gates.t().narrow(0, 1, 2), 0)),
+            values(softmax(gates.t().narrow(0, 1, 2).contiguous(), 0)));
+}
+
+// pytorch/pytorch#1653: an index larger than its source was read past the source's end.
+TEST(ReportedValues, ScatterRefusesAnIndexBeyondItsSource) {
+  const Tensor index = tensor({{0, 0, 0, 0}, {1, 1, 1, 1}, {2, 2, 2, 2}});
+  EXPECT_ERROR(scatter(zeros({3, 4}), 0, index, arange(1, 9, 1, kFloat32).view({2, 4})),
+               "[scatter]");
+  EXPECT_ERROR(scatter_add(zeros({3, 4}), 0, index, arange(1, 9, 1, kFloat32).view({2, 4})),
+               "[scatter_add]");
+}
+
+// pytorch/pytorch#144539: values broadcast against the indexed elements, accumulated or not.
+TEST(ReportedValues, IndexedWritesBroadcastTheirValues) {
+  const Tensor x = zeros({5, 4, 3}, kFloat64), rows = tensor({{0, 2}, {1, 3}}),
+               three = tensor({1.0, 2.0, 3.0}, kFloat64);
+  EXPECT_EQ(index_put(x, {rows}, three, true).sum().item<double>(), 4 * 4 * 6);
+  EXPECT_EQ(index_put(x, {rows}, three, false).sum().item<double>(), 4 * 4 * 6);
+  EXPECT_EQ(index_put(x, {tensor({{0, 0}, {0, 3}})}, three, true).select(0, 0).sum().item<double>(),
+            3 * 4 * 6);
+}
+
+// tracel-ai/burn#663: the stride of pooling is the kernel's size.
+TEST(ReportedValues, PoolingStepsByItsKernel) {
+  EXPECT_EQ(max_pool2d(ones({1, 32, 32, 3}), {2, 2}).sizes(), IntList({1, 32, 16, 1}));
+  EXPECT_EQ(F::max_pool2d(ones({1, 32, 32, 3}), 2).sizes(), IntList({1, 32, 16, 1}));
+  EXPECT_EQ(avg_pool2d(ones({1, 32, 32, 3}), {2, 2}).sizes(), IntList({1, 32, 16, 1}));
+}
+
+// tracel-ai/burn#2286: a convolution of several groups is the convolutions of its groups.
+TEST(ReportedValues, GroupedConvolutionsAreThoseOfTheirGroups) {
+  manual_seed(8);
+  for (const int dims : {1, 2, 3}) {
+    std::vector<int64_t> in = {2, 6}, kernel = {9, 2};
+    for (int d = 0; d < dims; ++d) {
+      in.push_back(7);
+      kernel.push_back(3);
+    }
+    const Tensor x = randn(in, kFloat64), w = randn(kernel, kFloat64), bias = randn({9}, kFloat64);
+    const auto conv = [&](const Tensor& x, const Tensor& w, const Tensor& b, int64_t groups) {
+      if (dims == 1) return conv1d(x, w, b, {2}, {1}, {2}, groups);
+      if (dims == 2) return conv2d(x, w, b, {2, 2}, {1, 1}, {2, 2}, groups);
+      return conv3d(x, w, b, {2, 2, 2}, {1, 1, 1}, {2, 2, 2}, groups);
+    };
+    std::vector<Tensor> parts;
+    for (int g = 0; g < 3; ++g)
+      parts.push_back(
+          conv(x.narrow(1, 2 * g, 2), w.narrow(0, 3 * g, 3), bias.narrow(0, 3 * g, 3), 1));
+    EXPECT_TRUE(allclose(conv(x, w, bias, 3), cat(parts, 1), 1e-12, 1e-12)) << dims;
+  }
+}
+
+// pytorch/pytorch#97083: a view sees what is written later.
+TEST(ReportedValues, ViewsSeeLaterWrites) {
+  Tensor a = tensor({1.0}, kFloat64).narrow(0, 0, 1);
+  const Tensor b = a.squeeze();
+  a.select(0, 0).fill_(0);
+  EXPECT_EQ(b.item<double>(), 0);
+  a.select(0, 0).fill_(2);
+  EXPECT_EQ(b.item<double>(), 2);
+}
+
+}  // namespace
+}  // namespace mytorch
