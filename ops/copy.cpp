@@ -8,6 +8,7 @@
 #include "core/tensor/batched.h"
 #include "core/tensor/capture_layer.h"
 #include "core/types/broadcast.h"
+#include "core/types/holds.h"
 #include "dispatcher/frame/outputs.h"
 #include "mytorch/device_memory.h"
 #include "mytorch/generated/bodies.h"
@@ -120,6 +121,10 @@ void copy_(const Tensor& self, const Tensor& src, bool) {
 
 void fill_(const Tensor& self, const Operand& value) {
   self.sizes();
+  if (value.is_scalar() && !value.scalar().is_complex() && !holds(self.dtype(), value.scalar())) {
+    fail(ErrorCode::kValue, "[fill_] ", text(value.scalar()), " is not a value of ",
+         dtype_name(self.dtype()), ": give one that is, or choose another dtype");
+  }
   if (!value.is_tensor()) return;
   const IntList sizes = value.impl()->sizes();
   check_shape(sizes.empty(), "fill_", "value has shape ", sizes,

@@ -11,6 +11,7 @@
 #include "core/tensor/capture_layer.h"
 #include "core/types/dims.h"
 #include "core/types/errors.h"
+#include "core/types/holds.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops/contiguous.h"
 #include "mytorch/ops/to.h"
@@ -75,17 +76,8 @@ T converted(const Scalar& number) {
   } else if constexpr (std::is_same_v<T, bool> || std::is_floating_point_v<T>) {
     return number.to<T>();
   } else {
-    const double value = number.to_double();
-    const bool fits =
-        number.is_float()
-            ? std::trunc(value) >= static_cast<double>(std::numeric_limits<T>::min()) &&
-                  std::trunc(value) < std::ldexp(1.0, std::numeric_limits<T>::digits)
-            : number.to_int() >= std::numeric_limits<T>::min() &&
-                  number.to_int() <= std::numeric_limits<T>::max();
-    if (!fits) {
-      const std::string text =
-          number.is_float() ? absl::StrCat(value) : absl::StrCat(number.to_int());
-      fail(ErrorCode::kValue, "[tensor] ", text, " is not a value of ",
+    if (!holds(scalar_type_of<T>(), number)) {
+      fail(ErrorCode::kValue, "[tensor] ", text(number), " is not a value of ",
            dtype_name(scalar_type_of<T>()), ": choose a wider dtype");
     }
     return number.to<T>();

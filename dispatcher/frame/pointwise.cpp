@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include "core/runtime/device_registry.h"
 #include "core/types/broadcast.h"
 #include "core/types/dims.h"
 #include "core/types/errors.h"
+#include "core/types/holds.h"
 #include "core/types/strides.h"
 #include "dispatcher/frame/decompose.h"
 #include "dispatcher/frame/outputs.h"
@@ -54,19 +56,42 @@ bool number_is_lower(ScalarType number, ScalarType tensor) {
 
 // Returns whether an integer type has the value of a number, which is an integer or a bool.
 bool holds(ScalarType type, const mt_tensor* number) {
-  if (from_abi(number->dl.dtype) == kBool || type == kInt64) return true;
-  const int64_t value = *static_cast<const int64_t*>(number->dl.data);
-  switch (type) {
-    case kBool:
-      return value == 0 || value == 1;
-    case kUInt8:
-      return value == static_cast<uint8_t>(value);
-    case kInt8:
-      return value == static_cast<int8_t>(value);
-    case kInt16:
-      return value == static_cast<int16_t>(value);
-    default:
-      return value == static_cast<int32_t>(value);
+  return from_abi(number->dl.dtype) == kBool ||
+         mytorch::holds(type, Scalar(*static_cast<const int64_t*>(number->dl.data)));
+}
+
+// Returns whether the operator adds, subtracts, multiplies or combines bits, and does nothing else:
+// then the low bits of its result depend on those of its operands alone.
+bool wraps(const OpInfo& op) {
+  bool combines = false;
+  for (int i = 0; i < op.num_programs; ++i) {
+    const mt_program& program = *op.programs[i];
+    for (int k = 0; k < program.num_nodes; ++k) {
+      const std::string_view node = program.nodes[k].op;
+      if (node == "input" || node == "scalar" || node == "const" || node == "cast") continue;
+      constexpr std::string_view kModular[] = {"add",         "sub",        "mul",        "neg",
+                                               "bitwise_and", "bitwise_or", "bitwise_xor"};
+      if (std::find(std::begin(kModular), std::end(kModular), node) == std::end(kModular))
+        return false;
+      combines = true;
+    }
+  }
+  return combines;
+}
+
+// Throws Error(kValue) for a number that the integer type of the computation does not have. An
+// unsigned type stands for negative numbers where only the low bits count: x + -1 is x - 1.
+void check_holds(const OpInfo& op, PointwiseInputs in, ScalarType compute) {
+  if (!is_integral(compute, true)) return;
+  for (int i = 0; i < op.num_inputs; ++i) {
+    const mt_tensor* t = in.inputs[i];
+    if (t == nullptr || t->storage != nullptr) continue;
+    if (!is_integral(from_abi(t->dl.dtype), true) || holds(compute, t)) continue;
+    const int64_t value = *static_cast<const int64_t*>(t->dl.data);
+    if (compute == kUInt8 && value < 0 && value >= -255 && wraps(op)) continue;
+    fail(ErrorCode::kValue, "[", op.base, "] the number ", value, " is outside of ",
+         dtype_name(compute),
+         ", in which this is computed: give one that fits, or convert the tensor with to(kInt64)");
   }
 }
 
@@ -193,7 +218,9 @@ Types types_of(const OpInfo& op, PointwiseInputs in) {
       if (in.inputs[i] != nullptr) type.add(in.inputs[i]);
     }
   }
-  return apply_rule(op, exact_type(op, in, type.get()));
+  const Types types = apply_rule(op, exact_type(op, in, type.get()));
+  check_holds(op, in, types.compute);
+  return types;
 }
 
 Plan plan(const OpInfo& op, PointwiseInputs in) {
@@ -222,9 +249,7 @@ bool numbers_are_lower(const OpInfo& op, const mt_tensor* const* inputs, ScalarT
     if (t == nullptr || t->storage != nullptr) continue;
     const ScalarType number = from_abi(t->dl.dtype);
     if (!is_uniform_type(op, number) || !number_is_lower(number, tensor)) return false;
-    if (op.promote == Promote::kCompare && is_integral(tensor, true) && !holds(tensor, t)) {
-      return false;
-    }
+    if (is_integral(tensor, true) && !holds(tensor, t)) return false;
   }
   return true;
 }

@@ -1,6 +1,8 @@
 // Integers wrap around in every kernel that adds them; signed overflow would be undefined.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <string>
 #include <vector>
 
 #include "mytorch/mytorch.h"
@@ -45,6 +47,59 @@ TEST(Integers, GradientsOfConvolutionsWrapAround) {
   for (size_t i = 0; i < narrow.size(); ++i) {
     EXPECT_EQ(integers_of(narrow[i]), integers_of(wide[i].to(kInt32)));
   }
+}
+
+// A number that the type of the computation lacks would become another one without a word.
+TEST(Integers, NumbersOutsideOfTheTypeAreRefused) {
+  const Tensor bytes = tensor({0, 1, 200, 255}, kUInt8), small = tensor({100, -100}, kInt8);
+  const auto refused = [](const auto& call, const std::string& begin) {
+    try {
+      call();
+      ADD_FAILURE() << "no error: " << begin;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kValue);
+      EXPECT_EQ(std::string(error.what()).substr(0, begin.size()), begin);
+    }
+  };
+  refused([&] { clamp(bytes, -1, 255); }, "[clamp] the number -1 is outside of uint8");
+  refused([&] { maximum(bytes, 256); }, "[maximum] the number 256 is outside of uint8");
+  refused([&] { small + 128; }, "[add] the number 128 is outside of int8");
+  refused([&] { small.transpose(0, 0).add_(-129); }, "[add] the number -129 is outside of int8");
+  refused([&] { bytes - 256; }, "[sub] the number 256 is outside of uint8");
+  refused([&] { bytes + -256; }, "[add] the number -256 is outside of uint8");
+  refused([&] { floor_divide(bytes, -1); }, "[floor_divide] the number -1 is outside of uint8");
+  refused([&] { masked_fill(bytes, bytes > 1, 300); }, "[masked_fill] the number 300");
+  refused([&] { where(bytes > 1, bytes, -1); }, "[where] the number -1 is outside of uint8");
+  refused([&] { tensor({1}, kInt32) * (int64_t{1} << 31); }, "[mul] the number 2147483648");
+  refused([&] { bytes.clone().fill_(-1); }, "[fill_] -1 is not a value of uint8");
+  refused([&] { full({2}, 1e10, kInt32); }, "[full] fill_: 1e+10 is not a value of int32");
+  refused([&] { full({2}, INFINITY, kInt64); }, "[full] fill_: inf is not a value of int64");
+  refused([&] { scatter(bytes, 0, tensor({0}), 300); }, "[scatter] full: fill_: 300");
+  refused([&] { index_fill(bytes, 0, tensor({0}), 300); }, "[index_fill]");
+  refused([&] { pad(bytes, {1, 1}, "constant", 300); }, "[pad]");
+  // Where the low bits alone count, an unsigned type stands for negative numbers.
+  EXPECT_EQ(integers_of(bytes + -1), (std::vector<int64_t>{255, 0, 199, 254}));
+  EXPECT_EQ(integers_of(bytes * -1), (std::vector<int64_t>{0, 255, 56, 1}));
+  EXPECT_EQ(integers_of(bitwise_and(bytes, -2)), (std::vector<int64_t>{0, 0, 200, 254}));
+  EXPECT_EQ(integers_of(clamp(small, -128, 127)), (std::vector<int64_t>{100, -100}));
+  EXPECT_EQ(integers_of(full({1}, 255.9, kUInt8)), (std::vector<int64_t>{255}));
+}
+
+// Comparisons are those of the numbers, whatever the types.
+TEST(Integers, ComparisonsAreExact) {
+  const Tensor bytes = tensor({0, 1, 200, 255}, kUInt8), wide = tensor({-1}, kInt64);
+  const std::vector<int64_t> none = {0, 0, 0, 0}, all = {1, 1, 1, 1};
+  for (const Tensor& x : {bytes, bytes.view({2, 2}).t(), bytes.expand({3, 4}).select(0, 1)}) {
+    EXPECT_EQ(integers_of(x < -1), none);
+    EXPECT_EQ(integers_of(x > -1), all);
+    EXPECT_EQ(integers_of(x == 256), none);
+    EXPECT_EQ(integers_of(x <= 1000), all);
+    EXPECT_EQ(integers_of(x.reshape({4}) > wide.squeeze()), all);  // 0-dim
+    EXPECT_EQ(integers_of(x.reshape({4}) != wide), all);
+  }
+  EXPECT_EQ(integers_of(bytes.clone().lt_(-1)), none);
+  EXPECT_EQ(integers_of(tensor({1, 2}, kInt8) < tensor(300)), (std::vector<int64_t>{1, 1}));
+  EXPECT_EQ(integers_of(tensor({true, false}) == 2), (std::vector<int64_t>{0, 0}));
 }
 
 // What a fuzzer found: each call ends in a result or an Error, without undefined arithmetic.
