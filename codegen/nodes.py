@@ -333,10 +333,7 @@ SUGAR: dict[str, tuple[str, str]] = {
         "x + w * (y - x) if abs(w) < 0.5 else y - (y - x) * (1 - w)",
     ),
     # In steps, as 2^e may be out of range where the product is not.
-    "ldexp": (
-        "x e",
-        "x if x == 0 else x * exp2(floor(e / 3)) * exp2(floor(e / 3)) * exp2(e - 2 * floor(e / 3))",
-    ),
+    "ldexp": ("x e", "x if x == 0 else x * exp2(floor(e / 3)) * exp2(floor(e / 3)) * exp2(e - 2 * floor(e / 3))"),
     "isinf": ("x", "abs(x) == inf"),
     "isfinite": ("x", "abs(x) < inf"),
     "hypot": (
