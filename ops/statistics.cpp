@@ -19,6 +19,22 @@
 #include "ops/check.h"
 
 namespace mytorch::composite {
+namespace {
+
+struct Bins {
+  Tensor index;   // of the bin of each element
+  Tensor inside;  // whether the element is in any
+};
+
+// Finds the bins between ascending `edges` of the elements of a vector. An element on an edge is in
+// the bin that begins there; the last bin includes its upper edge.
+Bins bins_of(const Tensor& x, const Tensor& edges) {
+  const int64_t n = edges.numel() - 1;
+  const Tensor inside = (x >= edges.narrow(0, 0, 1)).logical_and(x <= edges.narrow(0, n, 1));
+  return {mytorch::bucketize(x, edges.contiguous(), false, true).sub(1).clamp(0, n - 1), inside};
+}
+
+}  // namespace
 
 Tensors<2> std_mean(const Tensor& self, OptionalIntList dim, const Scalar& correction,
                     bool keepdim) {
@@ -79,12 +95,9 @@ Tensors<2> histogram_edges(const Tensor& self, const Tensor& bins, const Tensor&
                 " does not match self, of shape ", self.sizes());
     amount = weight.detach().reshape({-1});
   }
-  const Tensor first = edges.narrow(0, 0, 1), last = edges.narrow(0, n, 1);
-  const Tensor inside = (x >= first).logical_and(x <= last);
-  // The last bin includes its upper edge.
-  const Tensor bin = mytorch::bucketize(x, edges.contiguous(), false, true).sub(1).clamp(0, n - 1);
+  const Bins found = bins_of(x, edges);
   Tensor hist = mytorch::zeros({n}, self.dtype(), self.device())
-                    .scatter_add(0, bin, mytorch::where(inside, amount, 0));
+                    .scatter_add(0, found.index, mytorch::where(found.inside, amount, 0));
   if (density) hist = hist / hist.sum() / (edges.narrow(0, 1, n) - edges.narrow(0, 0, n));
   return {hist, edges.clone()};
 }
@@ -116,18 +129,19 @@ Tensor histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& 
   check_value(bins > 0, op, "bins is ", bins, ": it must be positive");
   constexpr int64_t kMost = int64_t{1} << 31;
   check_value(bins <= kMost, op, "bins is ", bins, ", more than ", kMost);
-  const Tensor x = self.detach().reshape({-1}).to(kFloat64);
+  const Tensor x = self.detach().reshape({-1});
   double low = min.to<double>(), high = max.to<double>();
   if (low == high && x.numel() > 0) {
-    low = x.min().item<double>();
-    high = x.max().item<double>();
+    low = x.min().to(kFloat64).item<double>();
+    high = x.max().to(kFloat64).item<double>();
   }
   if (low == high) low -= 1, high += 1;
   check_value(low < high && high - low < HUGE_VAL, op, "the range from ", low, " to ", high,
               " is not finite and ascending");
-  const Tensor inside = x.masked_select((x >= low).logical_and(x <= high));
-  const Tensor bin = ((inside - low) / (high - low) * static_cast<double>(bins)).floor();
-  return mytorch::bincount(bin.clamp_max(static_cast<double>(bins - 1)).to(kInt64), {}, bins)
+  const Tensor edges = mytorch::linspace(low, high, bins + 1, self.dtype(), self.device());
+  const Bins found = bins_of(x, edges);
+  return mytorch::zeros({bins}, kInt64, self.device())
+      .scatter_add(0, found.index, found.inside.to(kInt64))
       .to(self.dtype());
 }
 
