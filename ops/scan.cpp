@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "mytorch/generated/bodies.h"
+#include "mytorch/grad_mode.h"
 #include "mytorch/ops/arange.h"
 #include "mytorch/ops/cat.h"
 #include "mytorch/ops/cumprod.h"
@@ -10,6 +11,7 @@
 #include "mytorch/ops/flip.h"
 #include "mytorch/ops/isnan.h"
 #include "mytorch/ops/logaddexp.h"
+#include "mytorch/ops/ones_like.h"
 #include "mytorch/ops/where.h"
 #include "ops/check.h"
 #include "ops/gradients.h"
@@ -82,6 +84,13 @@ Tensors<2> extrema(const Tensor& self, int64_t dim, bool largest) {
   });
 }
 
+// Combines steps y -> s + w * y, given as s and w.
+Tensors<2> linear_steps(const Tensors<2>& later, const Tensors<2>& earlier) {
+  const auto& [s, w] = later;
+  const auto& [t, v] = earlier;
+  return {s + w * t, w * v};
+}
+
 Tensor reversed_sum(const Tensor& x, int64_t dim) {
   return mytorch::flip(mytorch::cumsum(mytorch::flip(x, {dim}), dim), {dim});
 }
@@ -133,12 +142,28 @@ Tensor logcumsumexp(const Tensor& self, int64_t dim) {
 
 namespace grads {
 
-// The product without x[j] is product / x[j]; without the first zero, it is that of the line with
-// 1 in place of the zero; without a later zero, it is 0.
+// The gradient of x[j] is the product before x[j] times s[j] = grad[j] + x[j + 1] * s[j + 1]. These
+// have no division, so that every derivative is right at zeros.
+static Tensor cumprod_differentiable_backward(const Tensor& grad, const Tensor& x, int64_t dim) {
+  const int64_t size = x.size(dim);
+  const Tensor one = mytorch::ones_like(x.narrow(dim, 0, 1));
+  const Tensor before = mytorch::cat({one, x.narrow(dim, 0, size - 1)}, dim);
+  const Tensor next = mytorch::cat({one, mytorch::flip(x.narrow(dim, 1, size - 1), {dim})}, dim);
+  const auto [sums, factors] = scan<2>({mytorch::flip(grad, {dim}), next}, dim, linear_steps);
+  return mytorch::cumprod(before, dim) * mytorch::flip(sums, {dim});
+}
+
 Tensor cumprod_backward(const Tensor& grad, const Tensor& self, const Tensor& result, int64_t dim) {
-  if (self.dim() == 0) return grad.to(self.dtype());
+  if (self.dim() == 0 || self.numel() == 0) return grad.to(self.dtype());
   const Tensor x = self.to(result.dtype());
-  const Tensor zero = x.detach() == 0;
+  if (grad_enabled()) {
+    dim = wrap_dim(dim, self.dim(), "cumprod");
+    return cumprod_differentiable_backward(grad, x, dim).to(self.dtype());
+  }
+  // Computes the same values in fewer passes by division, whose derivative is wrong at zeros. The
+  // product without x[j] is product / x[j]; without the first zero, it is that of the line with 1
+  // in place of the zero; without a later zero, it is 0.
+  const Tensor zero = x == 0;
   const Tensor first = zero.logical_and(mytorch::cumsum(zero, dim) == 1);
   const Tensor without = mytorch::cumprod(mytorch::where(first, 1, x), dim);
   const Tensor ordinary = reversed_sum(grad * result, dim) / mytorch::where(zero, 1, x);
@@ -160,12 +185,8 @@ Tensor logcumsumexp_backward(const Tensor& grad, const Tensor& self, const Tenso
   const int64_t size = self.size(dim);
   const Tensor last = here.narrow(dim, 0, 1);
   const Tensor next = mytorch::cat({last, here.narrow(dim, 0, size - 1)}, dim);
-  const auto [sums, factors] = scan<2>({mytorch::flip(grad, {dim}), ratio(here, next)}, dim,
-                                       [](const Tensors<2>& later, const Tensors<2>& earlier) {
-                                         const auto& [s, w] = later;
-                                         const auto& [t, v] = earlier;
-                                         return Tensors<2>{s + w * t, w * v};
-                                       });
+  const auto [sums, factors] =
+      scan<2>({mytorch::flip(grad, {dim}), ratio(here, next)}, dim, linear_steps);
   return mytorch::flip(sums, {dim}) * ratio(self, result);
 }
 
