@@ -3,10 +3,12 @@
 #include <cmath>
 
 #include "mytorch/generated/bodies.h"
+#include "mytorch/grad_mode.h"
 #include "mytorch/ops/arange.h"
 #include "mytorch/ops/cat.h"
 #include "mytorch/ops/conj.h"
 #include "mytorch/ops/div.h"
+#include "mytorch/ops/flip.h"
 #include "mytorch/ops/full.h"
 #include "mytorch/ops/full_like.h"
 #include "mytorch/ops/index_put.h"
@@ -20,6 +22,7 @@
 #include "mytorch/ops/sort.h"
 #include "mytorch/ops/where.h"
 #include "mytorch/ops/zeros.h"
+#include "mytorch/ops/zeros_like.h"
 #include "ops/check.h"
 #include "ops/geometry.h"
 #include "ops/gradients.h"
@@ -56,12 +59,8 @@ Tensor combined(const Tensor& x, const Tensor& y, Str reduce) {
       mytorch::isnan(x).logical_or(wins.logical_and(mytorch::isnan(y).logical_not())), x, y);
 }
 
-// Writes the reduction of the elements of each place into a copy of `self`. Sorting brings them
-// together, doubling combines them, and the last one of a place, which is written last, has all.
-Tensor reduced_into(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
-                    Str reduce) {
-  auto [places, order] = mytorch::sort(index, true, dim, false);
-  Tensor values = cut_to(src, index).gather(dim, order);
+// Combines each element with all earlier ones of its place, by doubling. The places are sorted.
+Tensor combined_within(Tensor values, int64_t dim, const Tensor& places, Str reduce) {
   const int64_t size = places.size(dim);
   for (int64_t shift = 1; shift < size; shift *= 2) {
     const Tensor later = values.narrow(dim, shift, size - shift);
@@ -72,6 +71,16 @@ Tensor reduced_into(const Tensor& self, int64_t dim, const Tensor& index, const 
                            mytorch::where(together, combined(later, earlier, reduce), later)},
                           dim);
   }
+  return values;
+}
+
+// Writes the reduction of the elements of each place into a copy of `self`. Sorting brings them
+// together, and the last one of a place, which is written last, has all.
+Tensor reduced_into(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                    Str reduce) {
+  auto [places, order] = mytorch::sort(index, true, dim, false);
+  const Tensor values = combined_within(cut_to(src, index).gather(dim, order), dim, places, reduce);
+  const int64_t size = places.size(dim);
   // Only the last elements get a gradient: that of scatter would reach all of them.
   const Tensor next = places.narrow(dim, 1, size - 1) != places.narrow(dim, 0, size - 1);
   const Tensor end = mytorch::ones_like(places.narrow(dim, 0, 1), kBool);
@@ -95,6 +104,26 @@ Tensor cleared(const Tensor& x, int64_t dim, const Tensor& index) {
   return mytorch::scatter(x, dim, index, 0);
 }
 
+// Returns the product of the elements before each one in its place, in the order of sorted places.
+Tensor product_before(const Tensor& values, int64_t dim, const Tensor& places) {
+  const int64_t size = places.size(dim);
+  const Tensor together = places.narrow(dim, 1, size - 1) == places.narrow(dim, 0, size - 1);
+  const Tensor before = mytorch::where(together, values.narrow(dim, 0, size - 1), 1);
+  const Tensor one = mytorch::ones_like(values.narrow(dim, 0, 1));
+  return combined_within(mytorch::cat({one, before}, dim), dim, places, "prod");
+}
+
+// Returns the product of all other elements of the place of each element. It has no division, so
+// that every derivative is right at zeros.
+Tensor product_of_others(const Tensor& own, int64_t dim, const Tensor& index) {
+  const auto [places, order] = mytorch::sort(index, true, dim, false);
+  const Tensor values = own.gather(dim, order);
+  const Tensor after = mytorch::flip(
+      product_before(mytorch::flip(values, {dim}), dim, mytorch::flip(places, {dim})), {dim});
+  const Tensor others = product_before(values, dim, places) * after;
+  return mytorch::scatter(mytorch::zeros_like(own), dim, order, others);
+}
+
 // The gradients of self and src for elements that are equal to the extremum, or, for products,
 // the products of all other elements.
 Tensors<2> gradients_of(const Tensor& grad, const Tensor& self, int64_t dim, const Tensor& index,
@@ -107,7 +136,15 @@ Tensors<2> gradients_of(const Tensor& grad, const Tensor& self, int64_t dim, con
     const Tensor part = grad / counts_of(self, dim, index, include_self).to(grad.dtype());
     return {keep(part), spread(part)};
   }
+  if (reduce == "prod" && self.dim() > 0 && grad_enabled()) {
+    const Tensor ones = mytorch::ones_like(self);
+    const Tensor product = mytorch::scatter_reduce(ones, dim, index, own, "prod", true);
+    const Tensor outer = include_self ? grad * mytorch::conj(self) : grad;
+    return {keep(grad * mytorch::conj(product)),
+            spread(outer) * mytorch::conj(product_of_others(own, dim, index))};
+  }
   if (reduce == "prod") {
+    // Computes the same values without sorting by division, whose derivative is wrong at zeros.
     const Tensor self_zero = self.detach() == 0, src_zero = own.detach() == 0;
     const Tensor zeros =
         mytorch::scatter_add(keep(self_zero.to(kInt64)), dim, index, src_zero.to(kInt64));

@@ -38,5 +38,33 @@ TEST(SpecialPoints, CumprodWithZeros) {
   }
 }
 
+// The incoming gradients and the values have distinct sizes, so that no wrong term cancels.
+TEST(SpecialPoints, ScatteredProductsWithZeros) {
+  const Tensor index = tensor({0, 0, 1, 1}, kInt64), start = full({2}, 3.0, kFloat64);
+  const Tensor weights = plain({1, 10, 100, 1000});
+  const auto second = [&](const std::function<Tensor(const Tensor&)>& reduce) {
+    const Tensor x = leaf({2, 0, 4, 5});
+    const Tensor first = grad({reduce(x).sum()}, {x}, {}, {.create_graph = true})[0];
+    return values(grad({(first * weights).sum()}, {x})[0]);
+  };
+  const Values expected = {30, 3, 3000, 300};
+  EXPECT_EQ(
+      second([&](const Tensor& x) { return scatter_reduce(start, 0, index, x, "prod", true); }),
+      expected);
+  EXPECT_EQ(second([&](const Tensor& x) { return index_reduce(start, 0, index, x, "prod", true); }),
+            expected);
+  const Tensor places = tensor({2, 0, 2, 2, 0, 1}, kInt64).reshape({2, 3});
+  for (const bool include_self : {true, false}) {
+    const auto f = [&](const std::vector<Tensor>& in) {
+      return std::vector<Tensor>{scatter_reduce(in[0], 1, places, in[1], "prod", include_self)};
+    };
+    const std::vector<Tensor> inputs = {
+        leaf({0, 2, 3, 0, 5, 0, 1, 2}).reshape({2, 4}).detach().requires_grad_(),
+        leaf({0, 2, 0, 0, 3, 4}).reshape({2, 3}).detach().requires_grad_()};
+    EXPECT_EQ(autograd::gradcheck(f, inputs).message, "");
+    EXPECT_EQ(autograd::gradgradcheck(f, inputs).message, "");
+  }
+}
+
 }  // namespace
 }  // namespace mytorch
