@@ -11,7 +11,6 @@
 #include "mytorch/ops/abs.h"
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/amax.h"
-#include "mytorch/ops/any.h"
 #include "mytorch/ops/arange.h"
 #include "mytorch/ops/argsort.h"
 #include "mytorch/ops/cat.h"
@@ -21,6 +20,7 @@
 #include "mytorch/ops/diagonal.h"
 #include "mytorch/ops/div.h"
 #include "mytorch/ops/eq.h"
+#include "mytorch/ops/exp.h"
 #include "mytorch/ops/eye.h"
 #include "mytorch/ops/gather.h"
 #include "mytorch/ops/imag.h"
@@ -31,10 +31,13 @@
 #include "mytorch/ops/linalg_lu_solve.h"
 #include "mytorch/ops/linalg_matrix_exp.h"
 #include "mytorch/ops/linalg_pinv.h"
+#include "mytorch/ops/linalg_slogdet.h"
 #include "mytorch/ops/linalg_solve_forward.h"
 #include "mytorch/ops/linalg_solve_triangular.h"
 #include "mytorch/ops/linalg_svd_forward.h"
+#include "mytorch/ops/log.h"
 #include "mytorch/ops/logical_and.h"
+#include "mytorch/ops/logical_or.h"
 #include "mytorch/ops/mH.h"
 #include "mytorch/ops/masked_fill.h"
 #include "mytorch/ops/matmul.h"
@@ -48,6 +51,7 @@
 #include "mytorch/ops/tril.h"
 #include "mytorch/ops/triu.h"
 #include "mytorch/ops/where.h"
+#include "mytorch/ops/zeros_like.h"
 #include "ops/check.h"
 #include "ops/geometry.h"
 #include "ops/gradients.h"
@@ -516,25 +520,73 @@ Tensor qr_backward(const Tensor* grads, const Tensor& q, const Tensor& r, Str mo
   return n > k ? mytorch::cat({result, of_rest}, -1) : result;
 }
 
-// Whether an element is true, of any example inside of vmap.
-static bool any_of(Tensor x) {
+// Returns the largest number, of all examples inside of vmap.
+static int64_t largest_of(Tensor x) {
   while (is_batched(x.impl())) x = all_examples(x);
-  return mytorch::any(x).item<bool>();
+  return mytorch::amax(x.to(kInt64)).item<int64_t>();
+}
+
+// Returns the adjugate and the determinant by the recurrence of Faddeev and Le Verrier. It is a
+// polynomial, so that all derivatives exist, and accurate to rounding errors of the norm of `a`.
+static Tensors<2> adjugate_and_det(const Tensor& a) {
+  const int64_t n = a.size(-1);
+  const Tensor one = unit_of(a, n);
+  Tensor m = one, coefficient;
+  for (int64_t k = 1; k <= n; ++k) {
+    const Tensor product = product_of(a, m);
+    const Tensor trace = mytorch::diagonal(product, 0, -2, -1).sum(-1).unsqueeze(-1).unsqueeze(-1);
+    coefficient = trace * (-1.0 / static_cast<double>(k));
+    if (k < n) m = product + coefficient * one;
+  }
+  const double sign = n % 2 == 0 ? 1 : -1;
+  return {m * -sign, coefficient * sign};
+}
+
+// The adjugates of matrices of which some are singular, or singular up to rounding. Constant rows
+// and columns, the singular vectors of small singular values, make of `a` a regular matrix B. With
+// its inverse [[X, Y], [Z, W]], Jacobi's identities are
+//   det(a) = det(B) det(W),  adj(a) = det(B) (det(W) X - Y adj(W) Z).
+// They hold near `a`, too, so that these are the formulas of derivatives of any order.
+static Tensor adjugate_of_singular(const Tensor& a) {
+  const int64_t n = a.size(-1);
+  const auto [u, s, vh] = mytorch::linalg_svd_forward(a.detach(), false, true);
+  const Tensor largest = mytorch::narrow(s, -1, 0, 1);
+  const int64_t r = std::max<int64_t>(1, largest_of((s <= largest * 0.01).sum(-1)));
+  const Tensor scale = mytorch::where(mytorch::eq(largest, 0), 1, largest);
+  const Tensor columns = mytorch::narrow(u, -1, n - r, r), rows = mytorch::narrow(vh, -2, n - r, r);
+  const Tensor corner = mytorch::zeros_like(product_of(rows, mytorch::mH(rows)));
+  const Tensor bordered = mytorch::cat(
+      {mytorch::cat({a / scale.unsqueeze(-1), columns}, -1), mytorch::cat({rows, corner}, -1)}, -2);
+  const Tensor inverse =
+      std::get<0>(mytorch::linalg_solve_forward(bordered, unit_of(bordered, n + r), true));
+  const Tensor top = mytorch::narrow(inverse, -2, 0, n),
+               bottom = mytorch::narrow(inverse, -2, n, r);
+  const auto [adjugate, det] = adjugate_and_det(mytorch::narrow(bottom, -1, n, r));
+  const Tensor others = product_of(mytorch::narrow(top, -1, n, r),
+                                   product_of(adjugate, mytorch::narrow(bottom, -1, 0, n)));
+  const auto [sign, logarithm] = mytorch::linalg_slogdet(bordered);
+  const Tensor power = mytorch::log(scale).squeeze(-1) * static_cast<double>(n - 1);
+  const Tensor factor = (sign * mytorch::exp(logarithm + power)).unsqueeze(-1).unsqueeze(-1);
+  return factor * (det * mytorch::narrow(top, -1, 0, n) - others);
 }
 
 // The matrix of cofactors. It exists for singular matrices, too, whose inverse does not.
 Tensor det_backward(const Tensor& grad, const Tensor& a, const Tensor& det) {
   if (a.numel() == 0) return zeros_like_shape(a, a.sizes());
-  const Tensor one = unit_of(a, a.size(-1));
   const Tensor g = grad.unsqueeze(-1).unsqueeze(-1);
-  if (!any_of(mytorch::eq(det, 0))) {
-    const Tensor right = g * mytorch::conj(det).unsqueeze(-1).unsqueeze(-1) * one;
-    return std::get<0>(mytorch::linalg_solve_forward(mytorch::mH(a), right, true));
-  }
-  const auto [u, s, vh] = mytorch::linalg_svd_forward(a, false, true);
-  const Tensor others = s.unsqueeze(-2) * (1.0 - one) + one;
-  const Tensor sign = mytorch::conj(mytorch::linalg_det(u) * mytorch::linalg_det(vh)).unsqueeze(-1);
-  return g * product_of(u * (sign * mytorch::prod(others, -1)).unsqueeze(-2), vh);
+  const Tensor factor = mytorch::conj(det).unsqueeze(-1).unsqueeze(-1);
+  const Tensor cofactors = std::get<0>(
+      mytorch::linalg_solve_forward(mytorch::mH(a), factor * unit_of(a, a.size(-1)), true));
+  // The condition number is at least |a| |cofactors| / |det|. The solution loses its digits to it.
+  const auto size_of = [](const Tensor& x) {
+    return mytorch::amax(mytorch::abs(x.detach()), {-2, -1});
+  };
+  const Tensor magnitude = mytorch::abs(det.detach());
+  const double least = to_real(a.dtype()) == kFloat64 ? 1e-8 : 3e-4;
+  const Tensor singular = mytorch::logical_or(mytorch::eq(magnitude, 0),
+                                              magnitude < size_of(a) * size_of(cofactors) * least);
+  if (largest_of(singular) == 0) return g * cofactors;
+  return g * mytorch::mH(adjugate_of_singular(a));
 }
 
 // The sign of a complex determinant turns with it; that of a real one is constant.
