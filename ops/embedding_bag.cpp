@@ -17,6 +17,7 @@
 #include "mytorch/ops/zeros.h"
 #include "mytorch/tensor_values.h"
 #include "ops/check.h"
+#include "ops/precision.h"
 
 namespace mytorch::composite {
 namespace {
@@ -110,13 +111,15 @@ Tensor embedding_bag(const Tensor& weight, const Tensor& indices, const Tensor& 
   const Tensor owner = mytorch::tensor(bag).to(indices.device());
   Tensor factors = bags.counted;
   if (scales.defined()) factors = mytorch::mul(factors, scales.flatten());
-  const Tensor rows = mytorch::mul(bags.rows, factors.unsqueeze(1));
-  Tensor sums = mytorch::index_add(
-      mytorch::zeros({n, weight.size(1)}, weight.dtype(), weight.device()), 0, owner, rows);
+  Tensor rows = mytorch::mul(bags.rows, factors.unsqueeze(1));
+  // A sum that exceeds 16 bits may have a mean that does not.
+  if (mode == "mean") rows = widened(rows);
+  const Tensor sums = mytorch::index_add(
+      mytorch::zeros({n, weight.size(1)}, rows.dtype(), weight.device()), 0, owner, rows);
   if (mode == "sum") return sums;
-  const Tensor counts = mytorch::index_add(mytorch::zeros({n}, weight.dtype(), weight.device()), 0,
-                                           owner, bags.counted);
-  return mytorch::div(sums, mytorch::clamp_min(counts, 1).unsqueeze(1));
+  const Tensor counts = mytorch::index_add(mytorch::zeros({n}, rows.dtype(), weight.device()), 0,
+                                           owner, bags.counted.to(rows.dtype()));
+  return mytorch::div(sums, mytorch::clamp_min(counts, 1).unsqueeze(1)).to(weight.dtype());
 }
 
 }  // namespace mytorch::composite

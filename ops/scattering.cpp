@@ -27,6 +27,7 @@
 #include "ops/geometry.h"
 #include "ops/gradients.h"
 #include "ops/indexing.h"
+#include "ops/precision.h"
 
 namespace mytorch {
 namespace {
@@ -133,7 +134,9 @@ Tensors<2> gradients_of(const Tensor& grad, const Tensor& self, int64_t dim, con
   const auto keep = [&](const Tensor& x) { return include_self ? x : cleared(x, dim, index); };
   if (reduce == "sum") return {keep(grad), spread(grad)};
   if (reduce == "mean") {
-    const Tensor part = grad / counts_of(self, dim, index, include_self).to(grad.dtype());
+    const Tensor outer = widened(grad);
+    const Tensor part =
+        (outer / counts_of(self, dim, index, include_self).to(outer.dtype())).to(grad.dtype());
     return {keep(part), spread(part)};
   }
   if (reduce == "prod" && self.dim() > 0 && grad_enabled()) {
@@ -204,11 +207,15 @@ Tensor scatter_reduce_two(const Tensor& self, int64_t dim, const Tensor& index, 
         .reshape(IntList());
   }
   if (reduce == "sum" || reduce == "mean") {
+    const bool mean = reduce == "mean";
     const Tensor start = include_self ? self : cleared(self, dim, index);
-    Tensor sum = mytorch::scatter_add(start, dim, index, cut_to(src, index));
-    if (reduce == "sum") return sum;
+    // A sum that exceeds 16 bits may have a mean that does not.
+    const Tensor sum =
+        mytorch::scatter_add(mean ? widened(start) : start, dim, index,
+                             mean ? widened(cut_to(src, index)) : cut_to(src, index));
+    if (!mean) return sum;
     const Tensor counts = counts_of(self, dim, index, include_self);
-    if (self.is_floating_point()) return sum / counts.to(self.dtype());
+    if (self.is_floating_point()) return (sum / counts.to(sum.dtype())).to(self.dtype());
     return mytorch::div(sum, counts, "floor").to(self.dtype());
   }
   Tensor result = reduced_into(self, dim, index, src, reduce);
@@ -288,25 +295,28 @@ Tensor segment_reduce(const Tensor& data, Str reduce, const Tensor& lengths, con
   index = index.expand(data.sizes()).contiguous();
   Dims sizes = to_dims(data.sizes());
   sizes[at] = segments;
-  const double neutral = reduce == "sum" || reduce == "mean" ? 0
-                         : reduce == "prod"                  ? 1
-                         : reduce == "max"                   ? -HUGE_VAL
-                                                             : HUGE_VAL;
-  const Tensor start =
-      mytorch::full(as_list(sizes), initial.value_or(Scalar(neutral)), data.dtype(), data.device());
   const bool mean = reduce == "mean";
-  Tensor result = mytorch::scatter_reduce(start, at, index, data,
+  // A sum that exceeds 16 bits may have a mean that does not.
+  const Tensor x = mean ? widened(data) : data;
+  const double neutral = reduce == "sum" || mean ? 0
+                         : reduce == "prod"      ? 1
+                         : reduce == "max"       ? -HUGE_VAL
+                                                 : HUGE_VAL;
+  const Tensor start =
+      mytorch::full(as_list(sizes), initial.value_or(Scalar(neutral)), x.dtype(), data.device());
+  Tensor result = mytorch::scatter_reduce(start, at, index, x,
                                           reduce == "max"   ? "amax"
                                           : reduce == "min" ? "amin"
                                           : mean            ? "sum"
                                                             : reduce,
                                           true);
   if (!mean) return result;
-  const Tensor none = mytorch::zeros(as_list(sizes), data.dtype(), data.device());
-  const Tensor counts = mytorch::scatter_add(none, at, index, ones_of(index, data.dtype()));
+  const Tensor none = mytorch::zeros(as_list(sizes), kInt64, data.device());
+  const Tensor counts = mytorch::scatter_add(none, at, index, ones_of(index, kInt64));
   const Tensor some = counts != 0;
-  const Tensor means = result / mytorch::where(some, counts, 1);
-  return mytorch::where(some, means, initial ? result : mytorch::full_like(result, std::nan("")));
+  const Tensor means = result / mytorch::where(some, counts, 1).to(x.dtype());
+  return mytorch::where(some, means, initial ? result : mytorch::full_like(result, std::nan("")))
+      .to(data.dtype());
 }
 
 Tensor scatter_src_reduce(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,

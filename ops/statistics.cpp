@@ -17,6 +17,7 @@
 #include "mytorch/ops/where.h"
 #include "mytorch/ops/zeros.h"
 #include "ops/check.h"
+#include "ops/precision.h"
 
 namespace mytorch::composite {
 namespace {
@@ -71,7 +72,9 @@ Tensor nanmean(const Tensor& self, OptionalIntList dim, bool keepdim,
                std::optional<ScalarType> dtype) {
   check_floating(self, "self", "nanmean");
   const Tensor count = mytorch::isnan(self.detach()).logical_not().sum(dim, keepdim);
-  return mytorch::nansum(self, dim, keepdim, dtype) / count;
+  // A sum that exceeds 16 bits may have a mean that does not.
+  const ScalarType type = dtype.value_or(self.dtype()), wide = wide_type(type);
+  return (mytorch::nansum(self, dim, keepdim, wide) / count.to(wide)).to(type);
 }
 
 Tensors<2> aminmax(const Tensor& self, std::optional<int64_t> dim, bool keepdim) {

@@ -1,0 +1,81 @@
+// Results that are within the range of their type although a sum, a square or a position on the way
+// to them is not. Expected values follow from the definitions.
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "mytorch/autograd.h"
+#include "mytorch/backends.h"
+#include "mytorch/ops/embedding_bag.h"
+#include "mytorch/ops/full.h"
+#include "mytorch/ops/index_reduce.h"
+#include "mytorch/ops/nanmean.h"
+#include "mytorch/ops/scatter_reduce.h"
+#include "mytorch/ops/segment_reduce.h"
+#include "mytorch/ops/sum.h"
+#include "mytorch/ops/zeros.h"
+#include "tests/autograd/util.h"
+
+namespace mytorch {
+namespace {
+
+// Calls f with each backend that is compared.
+void on_backends(const std::function<void()>& f) {
+  for (const char* backend : {"reference", "cpu-openmp"}) {
+    SCOPED_TRACE(backend);
+    const Prefer prefer("cpu", backend);
+    f();
+  }
+}
+
+void expect_near(const Tensor& found, const Values& expected, double relative) {
+  const Values got = values(found);
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_NEAR(got[i], expected[i], relative * std::abs(expected[i])) << "element " << i;
+  }
+}
+
+Tensor of(const Values& list, ScalarType type) { return plain(list).to(type); }
+
+// 70000 elements of 2: their sum exceeds float16, and in bfloat16 it would stop at 512.
+constexpr int64_t kMany = 70000;
+
+// Expects the mean of kMany elements of 2, and the gradient of one of them.
+void expect_mean(const Tensor& mean, const Tensor& source) {
+  expect_near(mean, {2}, 0);
+  mean.sum().backward();
+  const double step = source.dtype() == kFloat16 ? 0x1p-24 : 0x1p-25;  // of the type near 1 / kMany
+  EXPECT_NEAR(values(source.grad())[kMany - 1], 1.0 / kMany, step);
+}
+
+TEST(Range, MeansOf16BitsWhoseSumsExceedThem) {
+  on_backends([] {
+    for (const ScalarType type : {kFloat16, kBFloat16}) {
+      const auto twos = [&] { return full({kMany}, 2, type).requires_grad_(); };
+      const Tensor start = zeros({1}, type), places = zeros({kMany}, kInt64);
+      Tensor x = twos();
+      expect_mean(index_reduce(start, 0, places, x, "mean", false), x);
+      x = twos();
+      expect_mean(scatter_reduce(start, 0, places, x, "mean", false), x);
+      x = twos();
+      expect_mean(segment_reduce(x, "mean", of({kMany}, kInt64)), x);
+      x = twos();
+      expect_mean(nanmean(x), x);
+    }
+  });
+}
+
+TEST(Range, BagsOf16BitsWhoseSumsExceedThem) {
+  on_backends([] {
+    for (const ScalarType type : {kFloat16, kBFloat16}) {
+      const Tensor table = full({1, 1}, 2, type).requires_grad_();
+      const Tensor mean = embedding_bag(table, zeros({1, kMany}, kInt64));
+      expect_near(mean, {2}, 0);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace mytorch
