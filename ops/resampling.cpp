@@ -7,6 +7,7 @@
 #include "mytorch/ops/clamp.h"
 #include "mytorch/ops/empty.h"
 #include "mytorch/ops/floor.h"
+#include "mytorch/ops/fmod.h"
 #include "mytorch/ops/linspace.h"
 #include "mytorch/ops/matmul.h"
 #include "mytorch/ops/ones.h"
@@ -163,10 +164,18 @@ struct Sampler {
   Padding padding;
   bool align_corners;
 
-  // Returns where a coordinate in [-1, 1] lies between the elements of a dimension.
+  // Returns where a coordinate in [-1, 1] lies between the elements of a dimension. A position far
+  // outside is moved to one that no filter can tell from it: its distance from whole positions
+  // would otherwise be lost, or NaN where it is infinite.
   Tensor position(const Tensor& x, int64_t size) const {
     const auto n = static_cast<double>(size);
-    return align_corners ? (x + 1) * ((n - 1) / 2) : ((x + 1) * n - 1) / 2;
+    const auto of = [&](const Tensor& at) {
+      return align_corners ? (at + 1) * ((n - 1) / 2) : ((at + 1) * n - 1) / 2;
+    };
+    // Reflections repeat with a period of 4 in coordinates.
+    if (padding == Padding::kReflection) return of(mytorch::fmod(x, 4));
+    constexpr double kReach = 3;  // of the cubic filter, rounded up
+    return mytorch::clamp(of(x), -kReach, n - 1 + kReach);
   }
   // Returns positions outside of the dimension as `padding` places them.
   Tensor placed(const Tensor& x, int64_t size) const {

@@ -9,6 +9,7 @@
 #include "mytorch/backends.h"
 #include "mytorch/ops/embedding_bag.h"
 #include "mytorch/ops/full.h"
+#include "mytorch/ops/grid_sampler.h"
 #include "mytorch/ops/index_reduce.h"
 #include "mytorch/ops/nanmean.h"
 #include "mytorch/ops/scatter_reduce.h"
@@ -73,6 +74,31 @@ TEST(Range, BagsOf16BitsWhoseSumsExceedThem) {
       const Tensor table = full({1, 1}, 2, type).requires_grad_();
       const Tensor mean = embedding_bag(table, zeros({1, kMany}, kInt64));
       expect_near(mean, {2}, 0);
+    }
+  });
+}
+
+// The coordinates 3e38 and -3e38 of a plane of 1 to 9: the corners with `border`; with `reflection`
+// both are multiples of the period, and so the middle.
+TEST(Range, GridsFarOutsideOfThePlane) {
+  on_backends([] {
+    const Tensor plane = (counting({1, 1, 3, 3}) + 1).to(kFloat32);
+    const double expected[3][2] = {{0, 0}, {9, 1}, {5, 5}};
+    for (const bool align_corners : {false, true}) {
+      for (int64_t mode = 0; mode < 3; ++mode) {
+        for (int64_t padding = 0; padding < 3; ++padding) {
+          SCOPED_TRACE(testing::Message() << "mode " << mode << ", padding " << padding);
+          Tensor grid = of({3e38, 3e38, -3e38, -3e38}, kFloat32).reshape({1, 1, 2, 2}).detach();
+          grid.requires_grad_();
+          const Tensor found = grid_sampler(plane, grid, mode, padding, align_corners);
+          expect_near(found, {expected[padding][0], expected[padding][1]}, 1e-6);
+          if (mode == 1) continue;  // steps have no gradient
+          found.sum().backward();
+          for (const double each : values(grid.grad())) {
+            EXPECT_TRUE(padding == 2 ? std::isfinite(each) : each == 0) << each;
+          }
+        }
+      }
     }
   });
 }
