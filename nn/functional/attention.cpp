@@ -7,7 +7,9 @@
 #include "core/types/errors.h"
 #include "mytorch/nn/functional.h"
 #include "mytorch/ops/add.h"
+#include "mytorch/ops/all.h"
 #include "mytorch/ops/cat.h"
+#include "mytorch/ops/eq.h"
 #include "mytorch/ops/logical_not.h"
 #include "mytorch/ops/logical_or.h"
 #include "mytorch/ops/matmul.h"
@@ -213,8 +215,16 @@ std::tuple<Tensor, Tensor> attend(const char* name, const Tensor& query, const T
     result = attention(q, k, v, causal);
   } else if (options.need_weights) {
     Tensor scores = matmul(mul(q, 1 / std::sqrt(static_cast<double>(head_width))), k.mT());
-    if (mask.defined()) scores = add(scores, mask.numbers());
+    // Rows that see no key have weights of 0, as in scaled_dot_product_attention. Scores of 0 keep
+    // the softmax, and so its gradient, finite there.
+    Tensor blind;
+    if (mask.defined()) {
+      const Tensor numbers = mask.numbers();
+      blind = all(eq(numbers.detach(), -std::numeric_limits<double>::infinity()), -1, true);
+      scores = add(scores, numbers).masked_fill(blind, 0);
+    }
     weights = softmax(scores, -1);
+    if (blind.defined()) weights = weights.masked_fill(blind, 0);
     if (dropout_p > 0) weights = dropout(weights, dropout_p, true);
     result = matmul(weights, v);
     if (options.average_attn_weights) weights = weights.mean(1);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "mytorch/generator.h"
+#include "mytorch/nn/transformer.h"
 #include "mytorch/ops/all.h"
 #include "mytorch/ops/attention_backward.h"
 #include "mytorch/ops/attention_forward.h"
@@ -82,6 +83,26 @@ TEST(Attention, RowsThatSeeNothingAreZeroAndHaveNoGradient) {
     out.sum().backward();
     EXPECT_TRUE((q.grad().narrow(2, 0, 150) == 0).all().item<bool>());
     for (const Tensor& x : {q, k, v}) EXPECT_TRUE(isfinite(x.grad()).all().item<bool>());
+  }
+}
+
+TEST(Attention, WeightsOfRowsThatSeeNothingAreZeroAndHaveNoGradient) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  Tensor hidden = zeros({3, 4}, kBool);
+  hidden.narrow(0, 1, 1).fill_(true);
+  for (const bool numbers : {false, true}) {
+    MultiheadAttention attention(8, 2);
+    const Tensor x = randn({3, 1, 8}).requires_grad_(), y = randn({4, 1, 8}).requires_grad_();
+    const Tensor mask = numbers ? zeros({3, 4}).masked_fill(hidden, -infinity) : hidden;
+    const auto [out, weights] = attention.forward(x, y, y, {}, true, mask);
+    const Tensor without =
+        std::get<0>(attention.forward(x, y, y, {}, /*need_weights=*/false, mask));
+    EXPECT_TRUE(close(out, without));
+    EXPECT_TRUE((weights.narrow(1, 1, 1) == 0).all().item<bool>());
+    EXPECT_TRUE(close(weights.sum(-1).flatten(), tensor({1.0, 0.0, 1.0}), 1e-6));
+    (out.sum() + weights.sum()).backward();
+    EXPECT_TRUE((x.grad().narrow(0, 1, 1) == 0).all().item<bool>());
+    for (const Tensor& each : {x, y}) EXPECT_TRUE(isfinite(each.grad()).all().item<bool>());
   }
 }
 
