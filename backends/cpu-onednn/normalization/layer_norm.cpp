@@ -59,9 +59,10 @@ void run_layer_norm_forward(mt_ctx& ctx, const mt_args_native_layer_norm& args) 
        variance, weight, bias},
       [&] {
         const Normalized n = rows.layouts();
-        return normalize(n, n.data, weight, bias, [&](dnnl::normalization_flags flags) {
-          return layer_norm(attributes(), n.data, n.statistics, eps, flags);
-        });
+        return normalize(n, n.data, weight, bias, /*given=*/false,
+                         [&](dnnl::normalization_flags flags) {
+                           return layer_norm(attributes(), n.data, n.statistics, eps, flags);
+                         });
       });
   for (int64_t i = 0; i < rows.count; ++i) variance[i] = 1.0f / std::sqrt(variance[i] + eps);
 }

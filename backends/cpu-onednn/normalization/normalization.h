@@ -26,15 +26,18 @@ inline dnnl::normalization_flags affine(bool weight, bool bias) {
 }
 
 // A plan for input, result, mean, variance, weight and bias. `describe` makes the primitive, given
-// the flags.
+// the flags. `given`: mean and variance are operands, and not computed.
 template <class Describe>
 Plan normalize(const Normalized& n, const Desc& out, const sdk::TensorView& weight,
-               const sdk::TensorView& bias, Describe&& describe) {
-  Plan plan(describe(affine(bool{weight}, bool{bias})));
+               const sdk::TensorView& bias, bool given, Describe&& describe) {
+  auto flags = affine(bool{weight}, bool{bias});
+  if (given) flags |= dnnl::normalization_flags::use_global_stats;
+  Plan plan(describe(flags));
   plan.input(DNNL_ARG_SRC, n.data);
   plan.output(DNNL_ARG_DST, out);
-  plan.output(DNNL_ARG_MEAN, n.statistics);
-  plan.output(DNNL_ARG_VARIANCE, n.statistics);
+  for (const int statistic : {DNNL_ARG_MEAN, DNNL_ARG_VARIANCE}) {
+    given ? plan.input(statistic, n.statistics) : plan.output(statistic, n.statistics);
+  }
   plan.input(DNNL_ARG_SCALE, weight ? n.parameters : Desc());
   plan.input(DNNL_ARG_SHIFT, bias ? n.parameters : Desc());
   return plan;
