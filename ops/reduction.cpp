@@ -141,7 +141,8 @@ Tensor norm_backward(const Tensor& grad, const Tensor& self, const Scalar& ord,
   if (p == 1) {
     gradient = outer * x.sign();
   } else if (p == 2) {
-    gradient = x * quotient_or_zero(outer, norm);
+    // The quotient is in [-1, 1], whatever the norm; where that is 0, so is x.
+    gradient = outer * (x / where(norm == 0, 1, norm));
   } else if (std::isinf(p)) {
     const Tensor chosen = attains(x.abs(), norm);
     gradient = masked(chosen, x.sign() * (outer / chosen.sum(dim, true)));

@@ -7,13 +7,25 @@
 
 #include "mytorch/autograd.h"
 #include "mytorch/backends.h"
+#include "mytorch/ops/cdist.h"
+#include "mytorch/ops/cosine_similarity.h"
+#include "mytorch/ops/dist.h"
 #include "mytorch/ops/embedding_bag.h"
+#include "mytorch/ops/frobenius_norm.h"
 #include "mytorch/ops/full.h"
+#include "mytorch/ops/get_total_norm.h"
 #include "mytorch/ops/grid_sampler.h"
 #include "mytorch/ops/index_reduce.h"
+#include "mytorch/ops/linalg_matrix_norm.h"
+#include "mytorch/ops/linalg_norm.h"
+#include "mytorch/ops/linalg_vector_norm.h"
 #include "mytorch/ops/nanmean.h"
+#include "mytorch/ops/norm.h"
+#include "mytorch/ops/normalize.h"
+#include "mytorch/ops/pairwise_distance.h"
 #include "mytorch/ops/scatter_reduce.h"
 #include "mytorch/ops/segment_reduce.h"
+#include "mytorch/ops/std.h"
 #include "mytorch/ops/sum.h"
 #include "mytorch/ops/zeros.h"
 #include "tests/autograd/util.h"
@@ -74,6 +86,65 @@ TEST(Range, BagsOf16BitsWhoseSumsExceedThem) {
       const Tensor table = full({1, 1}, 2, type).requires_grad_();
       const Tensor mean = embedding_bag(table, zeros({1, kMany}, kInt64));
       expect_near(mean, {2}, 0);
+    }
+  });
+}
+
+// Expects the norm of (3, 0, -4) * scale, and its gradient.
+void expect_norm(ScalarType type, double scale, double p) {
+  SCOPED_TRACE(testing::Message() << type << ", scale " << scale << ", order " << p);
+  const Tensor x = of({3 * scale, 0, -4 * scale}, type).detach().requires_grad_();
+  const double sum = std::pow(3, p) + std::pow(4, p), norm = std::pow(sum, 1 / p);
+  const double tolerance = type == kBFloat16 ? 1e-2 : 2e-6;
+  const Tensor found = linalg_vector_norm(x, p);
+  expect_near(found, {norm * scale}, tolerance);
+  found.backward();
+  const auto gradient = [&](double each) { return std::pow(each / norm, p - 1); };
+  expect_near(x.grad(), {gradient(3), 0, -gradient(4)}, tolerance);
+}
+
+TEST(Range, NormsWhosePowersExceedTheirTypeOrVanish) {
+  on_backends([] {
+    for (const double scale : {1e20, 1e30, 1e-25, 1e-37, 1.0}) {
+      for (const ScalarType type : {kFloat32, kBFloat16}) {
+        for (const double p : {1.5, 2.0, 3.0}) expect_norm(type, scale, p);
+      }
+    }
+  });
+}
+
+// Long rows, columns, and few results whose elements are split among threads.
+TEST(Range, NormsOfManyElements) {
+  on_backends([] {
+    for (const double scale : {1e20, 1e-25}) {
+      const Tensor x = full({300, 700}, scale, kFloat32);
+      x.narrow(0, 7, 1).fill_(0);
+      x.narrow(0, 9, 1).fill_(1);
+      const Tensor rows = linalg_vector_norm(x, 2, {1}), columns = linalg_vector_norm(x, 2, {0});
+      expect_near(rows.narrow(0, 6, 4),
+                  {std::sqrt(700) * scale, 0, std::sqrt(700) * scale, std::sqrt(700)}, 1e-6);
+      expect_near(columns.narrow(0, 699, 1), {std::sqrt(298 * scale * scale + 1)}, 1e-6);
+      const Tensor all = full({400000}, scale, kFloat32);
+      expect_near(linalg_vector_norm(all), {std::sqrt(400000) * scale}, 1e-6);
+      expect_near(linalg_vector_norm(all.reshape({40, 10000}).t(), 2, {0}).narrow(0, 39, 1),
+                  {100 * scale}, 1e-6);
+    }
+  });
+}
+
+TEST(Range, WhatIsMadeOfNorms) {
+  on_backends([] {
+    for (const double scale : {1e20, 1e-25}) {
+      const Tensor x = of({3 * scale, 0, -4 * scale}, kFloat32), zero = zeros({3});
+      expect_near(normalize(x, 2, {0}, 0), {0.6, 0, -0.8}, 1e-6);
+      expect_near(cosine_similarity(x, x, 0, 0), {1}, 1e-6);
+      for (const Tensor& each :
+           {dist(x, zero), pairwise_distance(x, zero, 2, 0), norm(x), frobenius_norm(x, {0}),
+            linalg_norm(x), linalg_matrix_norm(x.reshape({3, 1}), "fro"),
+            cdist(x.reshape({1, 3}), zero.reshape({1, 3})), get_total_norm({x, zero}, 2)}) {
+        expect_near(each.flatten(), {5 * scale}, 2e-6);
+      }
+      expect_near(mytorch::std(x), {std::sqrt(37.0 / 3) * scale}, 2e-6);
     }
   });
 }

@@ -242,6 +242,10 @@ void FusedRows::add_reduction(const mt_fused_call& each, Stage& stage, std::vect
   if (found->step == nullptr) {
     operand = code_.as_type(each.inputs[0], each.compute, MT_TYPE_COMPUTE);
   } else {
+    // Such a sum is computed again in double if float32 cannot hold its terms (reduce/kernels.cpp).
+    if (found->fold == Fold::kSum && compute_type_of(each.compute) == kFloat32) {
+      throw sdk::Declined{};
+    }
     operand = code_.add_loop(*found->step, each, code_.inputs_of(*found->step, each), {true})[0];
   }
   if (!sdk::same_dtype(operand.type, fns->input)) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,25 +34,58 @@ struct Room {
   }
 };
 
-void run_whole(mt_ctx& ctx, Reduction& job) {
+// The same reduction in double. It runs for sums that float32 cannot hold, which are rare.
+class Wide {
+ public:
+  Wide(const ReduceProgram& program, const void* args) : program_(program), args_(args) {}
+
+  Reduction& job() {
+    if (!job_) job_.emplace(program_, sdk::dtype_of<double>, args_);
+    return *job_;
+  }
+  // Computes the outputs again whose states, of n outputs from `begin` on, are lost.
+  void repair(const States& states, int64_t begin, int64_t n) {
+    for (int64_t j = 0; j < n; ++j) {
+      int64_t end = j;
+      while (end < n && Reduction::lost(states, end)) ++end;
+      while (j < end) {
+        const int64_t count = job().group(begin + j, begin + end);
+        States some{};
+        some.component[0] = static_cast<double*>(states.component[0]) + j;
+        job().fold(some, begin + j, count, 0, job().reduced());
+        job().finish(some, begin + j, count);
+        j += count;
+      }
+    }
+  }
+
+ private:
+  const ReduceProgram& program_;
+  const void* args_;
+  std::optional<Reduction> job_;
+};
+
+void run_whole(mt_ctx& ctx, Reduction& job, const ReduceProgram& program, const void* args) {
   const int64_t unit = job.unit();
   const int64_t work = std::max<int64_t>(unit * job.reduced(), 1);
   sdk::parallel_for(ctx, 0, job.kept() / unit, std::max<int64_t>(1, kGrain / work),
                     [&](int64_t begin, int64_t end) noexcept {
                       Room room;
                       const States states = room.states();
+                      Wide wide(program, args);
                       begin *= unit;
                       end *= unit;
                       while (begin < end) {
                         const int64_t n = job.group(begin, end);
                         job.fold(states, begin, n, 0, job.reduced());
                         job.finish(states, begin, n);
+                        if (job.narrow()) wide.repair(states, begin, n);
                         begin += n;
                       }
                     });
 }
 
-void run_split(mt_ctx& ctx, Reduction& job, int64_t pieces) {
+void run_split(mt_ctx& ctx, Reduction& job, Wide& wide, int64_t pieces) {
   const int64_t kept = job.kept();
   const int64_t length = (job.reduced() + pieces - 1) / pieces;
   // The order is components, pieces, outputs.
@@ -80,7 +114,11 @@ void run_split(mt_ctx& ctx, Reduction& job, int64_t pieces) {
       job.fns().merge(states_of(p, 0), states_of(p + width, 0), kept);
     }
   }
-  job.finish(states_of(0, 0), 0, kept);
+  const States states = states_of(0, 0);
+  for (int64_t j = 0; job.narrow() && j < kept; ++j) {
+    if (Reduction::lost(states, j)) return run_split(ctx, wide.job(), wide, pieces);
+  }
+  job.finish(states, 0, kept);
 }
 
 // Reduces all of a small contiguous tensor without building a Reduction. Returns false for other
@@ -138,9 +176,10 @@ int run_reduce_program(mt_ctx* ctx, const ReduceProgram& program, const char* ba
     const int64_t pieces = std::min({job.reduced() / per_piece, kMaxPieces,
                                      std::max<int64_t>(kMaxPieceStates / job.kept(), 1)});
     if (groups < kFewGroups && pieces > 1) {
-      run_split(*ctx, job, pieces);
+      Wide wide(program, args);
+      run_split(*ctx, job, wide, pieces);
     } else {
-      run_whole(*ctx, job);
+      run_whole(*ctx, job, program, args);
     }
     if (job.refused()) {
       throw sdk::Error(MT_ERROR_VALUE, "[" + std::string(base) + "] integer division by zero");

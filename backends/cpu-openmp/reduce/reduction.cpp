@@ -91,7 +91,11 @@ Reduction::Reduction(const ReduceProgram& program, mt_dtype compute, const void*
                                  kStates);
   }
   set_scalars(program.step, args, compute, step_scalars_);
-  set_scalars(program.end, args, compute, end_scalars_);
+  // The result may be in the range of float32 although its square, such as a variance, is not.
+  const bool widens = program.end != nullptr && program.end->loops.fn[kFloat64] != nullptr &&
+                      compute_type_of(compute) == kFloat32 && sdk::is_dtype<double>(fns_->types[0]);
+  end_ = widens ? sdk::dtype_of<double> : compute;
+  set_scalars(program.end, args, end_, end_scalars_);
   int computed = 0;
   for (int k = 0; k < program.num_outputs; ++k) {
     const ReduceOutput& output = program.outputs[k];
@@ -99,8 +103,8 @@ Reduction::Reduction(const ReduceProgram& program, mt_dtype compute, const void*
     wanted_[k] = out != nullptr;
     const int in_end = output.component < 0 ? computed++ : -1;
     if (out == nullptr) continue;
-    mt_dtype tile = kComputeDtype[compute_type_of(compute)];
-    mt_dtype passes = compute;
+    mt_dtype tile = kComputeDtype[compute_type_of(end_)];
+    mt_dtype passes = end_;
     if (in_end >= 0) {
       if (program.end->outputs[in_end].type == MT_TYPE_BOOL) tile = passes = sdk::dtype_of<bool>;
     } else {
@@ -126,6 +130,9 @@ void Reduction::set_fold() {
   if (program_.step == nullptr) return;
   const ComputeType steps = compute_type_of(compute_);
   if (program_.step->loops.fn[steps] == nullptr) throw sdk::Declined{};
+  narrow_ = program_.fold == Fold::kSum && steps == kFloat32 &&
+            program_.step->loops.fn[kFloat64] != nullptr &&
+            (program_.end == nullptr || program_.end->loops.fn[kFloat64] != nullptr);
   staged_ = kComputeDtype[steps];
   const mt_dtype result =
       program_.step->outputs[0].type == MT_TYPE_BOOL ? sdk::dtype_of<bool> : kComputeDtype[steps];
@@ -305,7 +312,7 @@ void Reduction::finish_some(const States& states, int64_t begin, int64_t n) {
   alignas(64) char computed[kMaxOutputs][kStates * 8];
   if (program_.end != nullptr) {
     const PointwiseProgram& end = *program_.end;
-    const ComputeType compute_type = compute_type_of(compute_);
+    const ComputeType compute_type = compute_type_of(end_);
     alignas(64) char tiles[kMaxInputs][kStates * 8];
     const void* in[kMaxInputs];
     void* out[kMaxOutputs];

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cmath>
 
 #include "backends/cpu-openmp/common/loop.h"
 #include "backends/cpu-openmp/common/stage.h"
@@ -35,6 +36,16 @@ class Reduction {
 
   bool refused() const { return refused_.load(); }
 
+  // Whether the values that are summed are computed in float32, and can be in double.
+  bool narrow() const { return narrow_; }
+  // Whether values that exceed the range of float32, such as squares, may be missing in the sum of
+  // state j. In a sum of kLeast or more, those that vanished do not matter.
+  static bool lost(const States& states, int64_t j) {
+    constexpr double kLeast = 0x1p-100;
+    const double sum = std::abs(static_cast<const double*>(states.component[0])[j]);
+    return !(sum >= kLeast && std::isfinite(sum));
+  }
+
  private:
   void set_fold();
   void fold_one(const States& states, int64_t j, const char* base, int64_t from, int64_t to);
@@ -47,6 +58,7 @@ class Reduction {
 
   const ReduceProgram& program_;
   const mt_dtype compute_;
+  mt_dtype end_;  // the type that `end` computes in: double for states of double
   const FoldFns* fns_ = nullptr;
   mt_dtype staged_;  // the type of input tiles
   Operand input_;
@@ -54,7 +66,8 @@ class Reduction {
   Scalars step_scalars_;
   Scalars end_scalars_;
   bool across_ = false;
-  bool each_ = false;   // contiguous rows, several of which are folded at once
+  bool each_ = false;  // contiguous rows, several of which are folded at once
+  bool narrow_ = false;
   bool pairs_ = false;  // contiguous rows of two outputs in turns: the parts of complex numbers
   int64_t group_ = kStates;
   bool direct_ = false;  // the input can be folded in place

@@ -33,6 +33,7 @@ FusedSource::FusedSource(const mt_fused_program& program)
     if (std::find(std::begin(kFolds), std::end(kFolds), call.program.fold) == std::end(kFolds)) {
       throw sdk::Declined{};
     }
+    call.compute = call.program.computes_in(call.compute);
     call.inputs.assign(from.inputs, from.inputs + call.program.inputs.size());
     call.scalars.assign(from.scalars, from.scalars + call.program.scalars.size());
     call.results.assign(from.results, from.results + call.program.outputs.size());

@@ -190,6 +190,12 @@ bool Program::takes(Code compute) const {
   });
 }
 
+Code Program::computes_in(Code compute) const {
+  if (fold != "sum" || !is_float(compute) || is_complex(compute)) return compute;
+  const std::string_view folded = nodes[static_cast<size_t>(step)].op;
+  return folded == "input" || folded == "cast" ? compute : kFloat64;
+}
+
 bool Program::divides(Code compute) const {
   return std::any_of(nodes.begin(), nodes.end(), [&](const mt_node& node) {
     return among(node.op, kDivisions) && (node.type != MT_TYPE_COMPUTE || !is_float(compute));

@@ -54,6 +54,9 @@ class Program {
   // Whether its operations are defined for this compute type: floats have no bitwise operations,
   // complex numbers only those of complex.cuh.
   bool takes(Code compute) const;
+  // The type in which a call in this compute type computes. Values that a step makes for a sum,
+  // such as squares, are double: they may exceed the range of float32 where the result does not.
+  Code computes_in(Code compute) const;
   // Whether it divides integers in this compute type. The kernel then takes Faults (operands.cuh)
   // to report a division by zero.
   bool divides(Code compute) const;

@@ -60,7 +60,8 @@ class Variant {
           program(variant_.program_),
           ctx(ctx_),
           args(args_),
-          compute(code_of(static_cast<const mt_args_header*>(args_)->compute)) {
+          compute(variant_.program_.computes_in(
+              code_of(static_cast<const mt_args_header*>(args_)->compute))) {
       if (!program.takes(compute)) throw sdk::Declined{};
       base.set(kDevice, static_cast<uint8_t>(ctx.device.index));
       base.set(kCompute, compute);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/cuda/pointwise/text.h"
@@ -498,6 +499,29 @@ TEST(EmulatedReduce, VarianceAndMeanOfRowsAndColumns) {
     check("var_mean.correction", args, sdk::dtype_of<float>, {&Args::variance, &Args::average});
     args.average = nullptr;
     check("var_mean.correction", args, sdk::dtype_of<float>, {&Args::variance});
+  }
+}
+
+// The squares of these numbers exceed float32, or vanish in it.
+TEST(EmulatedReduce, NormsOfLargeAndSmallNumbers) {
+  using Args = mt_args_linalg_vector_norm;
+  for (const double scale : {1e20, 1e-25}) {
+    for (const bool rows : {true, false}) {
+      std::vector<double> values = uniform_numbers(48 * 48, 3);
+      for (double& each : values) each *= scale;
+      const TestTensor x = TestTensor::of<float>({48, 48}, values);
+      const TestTensor out = TestTensor::empty(sdk::dtype_of<float>, {48});
+      const std::vector<int64_t> dims = {rows ? 1 : 0};
+      Args args{};
+      args.self = x;
+      args.dim = list(dims);
+      args.out = out;
+      for (const auto& [order, variant] : {std::pair{2, 3}, {3, 5}}) {
+        args.ord = scalar(order);
+        args.header.variant = static_cast<uint16_t>(variant);
+        check("linalg_vector_norm", args, sdk::dtype_of<float>, {&Args::out}, 1e-5 * scale);
+      }
+    }
   }
 }
 
