@@ -1,6 +1,7 @@
 // Layer, root-mean-square, batch, group and instance normalization: out = (x - mean) * rstd *
 // weight + bias. 16-bit types compute in float32.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "mytorch/generated/bodies.h"
@@ -10,6 +11,9 @@
 #include "mytorch/ops/batch_norm_training.h"
 #include "mytorch/ops/batch_norm_training_backward.h"
 #include "mytorch/ops/empty.h"
+#include "mytorch/ops/full.h"
+#include "mytorch/ops/hypot.h"
+#include "mytorch/ops/linalg_vector_norm.h"
 #include "mytorch/ops/native_add_layer_norm.h"
 #include "mytorch/ops/native_add_layer_norm_backward.h"
 #include "mytorch/ops/native_add_rms_norm.h"
@@ -19,6 +23,7 @@
 #include "mytorch/ops/native_layer_norm_backward.h"
 #include "mytorch/ops/native_rms_norm.h"
 #include "mytorch/ops/native_rms_norm_backward.h"
+#include "mytorch/ops/std_mean.h"
 #include "mytorch/ops/var_mean.h"
 #include "ops/creation.h"
 #include "ops/geometry.h"
@@ -92,6 +97,13 @@ Dims last_dims(IntList shape) {
   Dims dims;
   for (int64_t d = -static_cast<int64_t>(shape.size()); d < 0; ++d) dims.push_back(d);
   return dims;
+}
+
+// Returns 1 / sqrt(deviation^2 + eps), where the square may exceed the type's range.
+Tensor inverse_deviation(const Tensor& deviation, double eps) {
+  const Tensor least =
+      mytorch::full(IntList(), std::sqrt(eps), deviation.dtype(), deviation.device());
+  return mytorch::hypot(deviation, least).reciprocal();
 }
 
 double epsilon_of(ScalarType type) {
@@ -484,8 +496,8 @@ Tensors<3> native_layer_norm(const Tensor& input, IntList normalized_shape, cons
                              const Tensor& bias, double eps) {
   const Tensor x = widened(input);
   const Dims dims = last_dims(normalized_shape);
-  auto [var, mean] = mytorch::var_mean(x, as_list(dims), 0, true);
-  const Tensor rstd = (var + eps).rsqrt();
+  auto [deviation, mean] = mytorch::std_mean(x, as_list(dims), 0, true);
+  const Tensor rstd = inverse_deviation(deviation, eps);
   const Tensor normal = (x - mean) * rstd;
   return {affine(normal, widened(weight), widened(bias)).to(input.dtype()), mean, rstd};
 }
@@ -502,7 +514,9 @@ Tensors<2> native_rms_norm(const Tensor& input, IntList normalized_shape, const 
                            double eps) {
   const Tensor x = widened(input);
   const Dims dims = last_dims(normalized_shape);
-  const Tensor rstd = ((x * x).mean(as_list(dims), true) + eps).rsqrt();
+  const double root = std::sqrt(static_cast<double>(checked_product(normalized_shape, "rms_norm")));
+  const Tensor size = mytorch::linalg_vector_norm(x, 2, as_list(dims), true) / root;
+  const Tensor rstd = inverse_deviation(size, eps);
   return {affine(x * rstd, widened(weight), {}).to(input.dtype()), rstd};
 }
 

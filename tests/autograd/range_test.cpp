@@ -15,7 +15,9 @@
 #include "mytorch/ops/full.h"
 #include "mytorch/ops/get_total_norm.h"
 #include "mytorch/ops/grid_sampler.h"
+#include "mytorch/ops/group_norm.h"
 #include "mytorch/ops/index_reduce.h"
+#include "mytorch/ops/layer_norm.h"
 #include "mytorch/ops/linalg_matrix_norm.h"
 #include "mytorch/ops/linalg_norm.h"
 #include "mytorch/ops/linalg_vector_norm.h"
@@ -23,6 +25,7 @@
 #include "mytorch/ops/norm.h"
 #include "mytorch/ops/normalize.h"
 #include "mytorch/ops/pairwise_distance.h"
+#include "mytorch/ops/rms_norm.h"
 #include "mytorch/ops/scatter_reduce.h"
 #include "mytorch/ops/segment_reduce.h"
 #include "mytorch/ops/std.h"
@@ -145,6 +148,44 @@ TEST(Range, WhatIsMadeOfNorms) {
         expect_near(each.flatten(), {5 * scale}, 2e-6);
       }
       expect_near(mytorch::std(x), {std::sqrt(37.0 / 3) * scale}, 2e-6);
+    }
+  });
+}
+
+// Expects the normalization of (scale, -scale, scale, -scale), in the same layout as values from
+// -1 to 1 have, and the gradient for an incoming one of (1, 2, 3, 4): with unit rows u it is (g - u
+// mean(g u)) / scale, without the mean of g if it is centered.
+void expect_normal(const std::function<Tensor(const Tensor&)>& f, ScalarType type, double scale,
+                   bool centered) {
+  SCOPED_TRACE(testing::Message() << type << ", scale " << scale);
+  for (const int64_t times : {1, 40}) {  // rows of 4 and of 160 elements
+    const auto repeated = [&](const Values& list) {
+      return of(list, type).reshape({1, 1, 4}).expand({1, times, 4}).reshape({1, times * 4});
+    };
+    const Tensor x = repeated({scale, -scale, scale, -scale}).detach().requires_grad_();
+    const Tensor found = f(x);
+    EXPECT_EQ(found.sizes(), x.sizes());
+    expect_near(found.narrow(1, 0, 4), {1, -1, 1, -1}, 1e-6);
+    (found * repeated({1, 2, 3, 4})).sum().backward();
+    const Values expected = centered ? Values{-1, -1, 1, 1} : Values{1.5, 1.5, 3.5, 3.5};
+    expect_near(x.grad().narrow(1, 0, 4) * scale, expected, 1e-5);
+  }
+}
+
+TEST(Range, NormalizationsOfRowsWhoseSquaresExceedTheirTypeOrVanish) {
+  on_backends([] {
+    for (const ScalarType type : {kFloat32, kFloat64}) {
+      for (const double scale : {1e20, 1e30, 1e-25, 1e-30}) {
+        const double eps = scale > 1 ? 1e-5 : 0;
+        const auto layer = [&](const Tensor& x) { return layer_norm(x, {x.size(1)}, {}, {}, eps); };
+        const auto rms = [&](const Tensor& x) { return rms_norm(x, {x.size(1)}, {}, eps); };
+        const auto group = [&](const Tensor& x) {
+          return group_norm(x.reshape({1, 2, -1}), 1, {}, {}, eps).reshape(x.sizes());
+        };
+        expect_normal(layer, type, scale, true);
+        expect_normal(rms, type, scale, false);
+        expect_normal(group, type, scale, true);
+      }
     }
   });
 }

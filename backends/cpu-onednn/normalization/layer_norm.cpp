@@ -1,6 +1,7 @@
 // Layer normalization of contiguous rows. The records use 1 / sqrt(variance + eps) and oneDNN uses
 // the variance, so one number per row is converted.
 #include <cmath>
+#include <limits>
 
 #include "backends/cpu-onednn/engine/operand.h"
 #include "backends/cpu-onednn/engine/run.h"
@@ -44,6 +45,15 @@ const char* reason(const TensorView& input, std::initializer_list<TensorView> pa
   return Rows(input, normalized).length == 1 ? "rows of one element" : nullptr;
 }
 
+// Returns a mean of squares, or its inverse. Throws Declined if squares exceed the range of float32
+// or vanish in it: cpu-openmp scales such rows.
+float representable(float square) {
+  constexpr float kLeast =
+      std::numeric_limits<float>::min() / std::numeric_limits<float>::epsilon();
+  if (!(square >= kLeast && square <= 1 / kLeast)) throw sdk::Declined{};
+  return square;
+}
+
 const char* layer_norm_forward_supports(const mt_args_native_layer_norm& args) {
   return reason(args.input, {args.weight, args.bias}, args.normalized_shape);
 }
@@ -64,7 +74,9 @@ void run_layer_norm_forward(mt_ctx& ctx, const mt_args_native_layer_norm& args) 
                            return layer_norm(attributes(), n.data, n.statistics, eps, flags);
                          });
       });
-  for (int64_t i = 0; i < rows.count; ++i) variance[i] = 1.0f / std::sqrt(variance[i] + eps);
+  for (int64_t i = 0; i < rows.count; ++i) {
+    variance[i] = 1.0f / std::sqrt(representable(variance[i] + eps));
+  }
 }
 
 const char* layer_norm_backward_supports(const mt_args_native_layer_norm_backward& args) {
@@ -82,7 +94,9 @@ void run_layer_norm_backward(mt_ctx& ctx, const mt_args_native_layer_norm_backwa
   // Computes variance + eps from `rstd`.
   float* const variance = sdk::scratch<float>(ctx, rows.count);
   const float* const rstd = TensorView(args.rstd).data<const float>();
-  for (int64_t i = 0; i < rows.count; ++i) variance[i] = 1.0f / (rstd[i] * rstd[i]);
+  for (int64_t i = 0; i < rows.count; ++i) {
+    variance[i] = 1.0f / representable(rstd[i] * rstd[i]);
+  }
   run(ctx, rows.key(MT_HASH_native_layer_norm_backward, 0, gradients.which()),
       {args.grad_out, input, args.mean, variance, args.weight, args.grad_input,
        gradients.weight(ctx, args.grad_weight, rows.length),

@@ -1,6 +1,7 @@
 #include "backends/cpu-openmp/normalization/rows.h"
 
 #include <cmath>
+#include <limits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu-openmp/normalization/rows.cpp"
@@ -66,6 +67,45 @@ HWY_INLINE void AddRows(const T* x, const T* y, int64_t n, T* to) {
   });
 }
 
+// In a mean of squares of this size or larger, those that vanished do not matter.
+template <class T>
+inline constexpr T kLeastSquare = std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon();
+
+// Returns the power of 2 that brings the largest element to [1, 2); 0 if it is 0 or not finite.
+template <class T>
+T PowerToOne(const T* x, int64_t n) {
+  T largest = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (!std::isfinite(x[i])) return 0;
+    largest = HWY_MAX(largest, std::abs(x[i]));
+  }
+  if (largest == 0) return 0;
+  const int most = std::numeric_limits<T>::max_exponent - 1;  // of a power that is finite
+  return std::ldexp(T(1), HWY_MIN(-std::ilogb(largest), most));
+}
+
+// Computes the mean (0 if `mean` is NULL) and the inverse deviation of a row whose squares exceed
+// the range of T or vanish in it, from scaled elements. Leaves both as they are if the row is 0 or
+// not finite.
+template <class T>
+HWY_NOINLINE void ScaledStatistics(const T* x, int64_t n, T eps, T* mean, T* rstd) {
+  const T power = PowerToOne(x, n);
+  if (power == 0) return;
+  const double count = static_cast<double>(n);
+  double center = 0, squares = 0;
+  if (mean != nullptr) {
+    for (int64_t i = 0; i < n; ++i) center += static_cast<double>(x[i] * power);
+    center /= count;
+    *mean = static_cast<T>(center / static_cast<double>(power));
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    const double v = static_cast<double>(x[i] * power) - center;
+    squares += v * v;
+  }
+  const double deviation = std::sqrt(squares / count) / static_cast<double>(power);
+  *rstd = static_cast<T>(1 / std::hypot(deviation, std::sqrt(static_cast<double>(eps))));
+}
+
 template <class T>
 HWY_INLINE void LayerNorm(const T* x, int64_t n, T eps, const T* weight, const T* bias, T* to,
                           T* mean, T* rstd, const RowContext<T>& context) {
@@ -84,9 +124,17 @@ HWY_INLINE void LayerNorm(const T* x, int64_t n, T eps, const T* weight, const T
     off = sum / static_cast<T>(n);
     *mean = center + off;
   }
-  *rstd = T(1) / std::sqrt(HWY_MAX(T(0), squares / static_cast<T>(n) - off * off) + eps);
+  T middle_of = center + off;
+  // Keeps a NaN.
+  const T spread = squares / static_cast<T>(n) - off * off;
+  const T var = (spread < T(0) ? T(0) : spread) + eps;
+  *rstd = T(1) / std::sqrt(var);
+  if (HWY_UNLIKELY(!(var <= std::numeric_limits<T>::max() && var >= kLeastSquare<T>))) {
+    ScaledStatistics(x, n, eps, mean, rstd);
+    if (mean != nullptr) middle_of = *mean;
+  }
   if (to == nullptr) return;
-  const Vec<T> middle = hn::Set(d, center + off), scale = hn::Set(d, *rstd);
+  const Vec<T> middle = hn::Set(d, middle_of), scale = hn::Set(d, *rstd);
   const T* next = context.next;
   const T* next_other = context.next_other;
   const bool non_temporal = context.non_temporal;
@@ -117,9 +165,10 @@ HWY_INLINE void NormGradientRow(const NormGradient<T>& row, int64_t n,
   ForEach<T>(n, [&](const auto& part) MYTORCH_ROW {
     const Vec<T> v = part.load(g, T(0));
     const Vec<T> w = weight != nullptr ? part.load(weight, T(0)) : one;
-    const Vec<T> product = hn::Mul(v, hn::Sub(part.load(x, mean), center));
+    // Scaled first: powers of rstd or products with x may exceed the range of T, or vanish.
+    const Vec<T> product = hn::Mul(v, hn::Mul(hn::Sub(part.load(x, mean), center), scale));
     if (weight_sum != nullptr) {
-      part.store(hn::MulAdd(product, scale, part.load(weight_sum, T(0))), weight_sum);
+      part.store(hn::Add(product, part.load(weight_sum, T(0))), weight_sum);
     }
     if (bias_sum != nullptr) part.store(hn::Add(v, part.load(bias_sum, T(0))), bias_sum);
     sums.a = hn::MulAdd(v, w, sums.a);
@@ -127,7 +176,7 @@ HWY_INLINE void NormGradientRow(const NormGradient<T>& row, int64_t n,
   });
   if (to == nullptr) return;
   const T count = static_cast<T>(n);
-  const Vec<T> along = hn::Set(d, -rstd * rstd * rstd * (SumOf<T>(sums.b) / count));
+  const Vec<T> along = hn::Set(d, -rstd * (SumOf<T>(sums.b) / count));
   const Vec<T> shift = hn::Set(d, row.centered ? -rstd * (SumOf<T>(sums.a) / count) : T(0));
   const T* next_g = context.next;
   const T* next_x = context.next_other;
@@ -140,8 +189,8 @@ HWY_INLINE void NormGradientRow(const NormGradient<T>& row, int64_t n,
     }
     Vec<T> v = part.load(g, T(0));
     if (weight != nullptr) v = hn::Mul(v, part.load(weight, T(0)));
-    const Vec<T> rest = hn::MulAdd(along, hn::Sub(part.load(x, T(0)), center), shift);
-    Vec<T> out = hn::MulAdd(scale, v, rest);
+    const Vec<T> normal = hn::Mul(hn::Sub(part.load(x, T(0)), center), scale);
+    Vec<T> out = hn::MulAdd(scale, v, hn::MulAdd(along, normal, shift));
     if (added != nullptr) out = hn::Add(out, part.load(added, T(0)));
     part.store(out, to, non_temporal);
   });

@@ -35,5 +35,18 @@ TEST(Statistics, BatchNormOfALargeMeanAndOfManyRows) {
   expect_statistics(image.select(2, 0).contiguous().narrow(2, 0, 4).contiguous(), 1000);
 }
 
+// 300 rows of 1e30 and -1e30 in turns, whose squares exceed float32.
+TEST(Statistics, LayerNormOfLargeNumbers) {
+  const Prefer onednn("cpu", "cpu-onednn");
+  const Tensor signs = (arange(300 * 256, kInt64).remainder(2) * -2 + 1).to(kFloat32);
+  const Tensor x = (signs * 1e30).reshape({300, 256}).detach().requires_grad_();
+  const Tensor y = layer_norm(x, {256});
+  EXPECT_LT((y.flatten() - signs).abs().max().item<double>(), 1e-6);
+  // (g - u * mean(g * u)) / 1e30 for g = 1, 1, -1, -1, ... with unit rows u.
+  const Tensor g = (arange(300 * 256, kInt64).remainder(4).lt(2).to(kFloat32) * 2 - 1);
+  (y.flatten() * g).sum().backward();
+  EXPECT_LT((x.grad().flatten() * 1e30 - g).abs().max().item<double>(), 1e-5);
+}
+
 }  // namespace
 }  // namespace mytorch
