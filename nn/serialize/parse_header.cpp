@@ -26,7 +26,12 @@ class HeaderReader : public nlohmann::json::json_sax_t {
   HeaderReader(const std::string& path, SafetensorsHeader* header)
       : path_(path), header_(*header) {}
 
-  bool null() override { return unexpected("null"); }
+  bool null() override {
+    // The format's metadata are optional: some writers write them as null where there are none.
+    if (at_ != At::kHeader || key_ != kMetadataKey) return unexpected("null");
+    note_metadata();
+    return true;
+  }
   bool boolean(bool) override { return unexpected("a boolean"); }
   bool binary(binary_t&) override { return unexpected("binary data"); }
 
@@ -82,7 +87,7 @@ class HeaderReader : public nlohmann::json::json_sax_t {
     if (at_ == At::kStart) {
       at_ = At::kHeader;
     } else if (at_ == At::kHeader && key_ == kMetadataKey) {
-      if (std::exchange(has_metadata_, true)) fail_header(path_, "it has metadata twice");
+      note_metadata();
       at_ = At::kMetadata;
     } else if (at_ == At::kHeader) {
       at_ = At::kTensor;
@@ -152,6 +157,10 @@ class HeaderReader : public nlohmann::json::json_sax_t {
  private:
   enum class At { kStart, kHeader, kMetadata, kTensor, kShape, kOffsets, kEnd };
   enum Field : unsigned { kNoField = 0, kDtype = 1, kShape = 2, kOffsets = 4 };
+
+  void note_metadata() {
+    if (std::exchange(has_metadata_, true)) fail_header(path_, "it has metadata twice");
+  }
 
   const char* list_name() const { return at_ == At::kShape ? "shape" : "data_offsets"; }
 

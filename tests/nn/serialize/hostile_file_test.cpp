@@ -116,6 +116,7 @@ TEST_F(HostileFileTest, MetadataOfOtherTypes) {
   expect_refused(file_of("{\"__metadata__\":{\"k\":{}}}", 0), {"'k'", "an object"});
   expect_refused(file_of("{\"__metadata__\":{\"k\":null}}", 0), {"'k'", "null"});
   expect_taken(file_of("{\"__metadata__\":{}}", 0));
+  expect_taken(file_of("{\"__metadata__\":null}", 0));
 }
 
 TEST_F(HostileFileTest, RefusesDuplicateKeys) {
@@ -126,6 +127,7 @@ TEST_F(HostileFileTest, RefusesDuplicateKeys) {
   escaped.replace(1, 1, "\\u0078");
   expect_refused(file_of("{" + x + "," + escaped + "}", 1), {"'x'", "twice"});
   expect_refused(file_of("{\"__metadata__\":{},\"__metadata__\":{}}", 0), {"metadata twice"});
+  expect_refused(file_of("{\"__metadata__\":null,\"__metadata__\":{}}", 0), {"metadata twice"});
   expect_refused(file_of("{\"__metadata__\":{\"k\":\"1\",\"k\":\"2\"}}", 0), {"'k' twice"});
   for (const char* field : {"\"dtype\":\"U8\"", "\"shape\":[1]", "\"data_offsets\":[0,1]"}) {
     const std::string twice = std::string(field) + "," + field;

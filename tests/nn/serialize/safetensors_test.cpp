@@ -121,6 +121,30 @@ TEST_F(SafetensorsTest, WritesExactlyTheFormat) {
                                    std::string(7, '\0') + padded + "ABCDEFGH12345678\1");
 }
 
+// Files of other writers: no metadata, entries in any order, and data that begins at any byte.
+TEST_F(SafetensorsTest, ReadsDataAtAnyByteInAnyOrder) {
+  const std::string header = R"({"b":{"dtype":"F32","shape":[2],"data_offsets":[1,9]},)"
+                             R"("__metadata__":null,)"
+                             R"("empty":{"dtype":"F32","shape":[0,3],"data_offsets":[9,9]},)"
+                             R"("c":{"dtype":"I64","shape":[1,1],"data_offsets":[9,17]},)"
+                             R"("a":{"dtype":"U8","shape":[],"data_offsets":[0,1]}})";
+  const TensorMap expected{{"a", from_bytes("x", {}, kUInt8)},
+                           {"b", from_bytes("12345678", {2}, kFloat32)},
+                           {"c", from_bytes("ABCDEFGH", {1, 1}, kInt64)},
+                           {"empty", from_bytes("", {0, 3}, kFloat32)}};
+  for (size_t spaces = 0; spaces < 8; ++spaces) {
+    const std::string padded = header + std::string(spaces, ' ');
+    std::string prefix(8, '\0');
+    const uint64_t length = padded.size();
+    std::memcpy(prefix.data(), &length, sizeof(length));
+    write_file(path(), prefix + padded + "x12345678ABCDEFGH");
+    const TensorMap loaded = load_safetensors(path());
+    expect_same(loaded, expected);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(loaded.at("b").raw_data()) % 64, 0u);
+    EXPECT_TRUE(SafetensorsFile(path()).metadata().empty());
+  }
+}
+
 TEST_F(SafetensorsTest, WritesTensorsThatAreNotContiguous) {
   const Tensor base = tensor({0.0, 1, 2, 3, 4, 5});
   const TensorMap tensors{{"transposed", Tensor::adopt(new_view(base.impl(), {3, 2}, {1, 3}, 0))},
