@@ -106,8 +106,8 @@ void kernels(const std::string& path) {
           "num_kernels is positive, but kernels is NULL");
   promise(b.num_kernels > 0 || b.compile != nullptr || b.device != nullptr || b.regions != nullptr,
           "it has neither kernels nor regions nor a device");
-  constexpr uint32_t kFlags =
-      MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES | MT_TAKES_ALIAS;
+  constexpr uint32_t kFlags = MT_TAKES_STRIDED | MT_TAKES_BROADCAST | MT_TAKES_MIXED_DTYPES |
+                              MT_TAKES_ALIAS | MT_TAKES_COMPLEX;
   std::set<std::pair<std::string, std::string>> seen;
   for (int64_t i = 0; i < b.num_kernels; ++i) {
     const size_t step = b.kernels->size;

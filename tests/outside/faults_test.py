@@ -29,6 +29,7 @@ CONTRACT = {
     "init-once": "init-twice",
     "any-major": "other-major",
     "unknown-schema": "kernels",
+    "unknown-flag": "kernels",
 }
 OPERATORS = {
     "stride": ("gather", None),

@@ -624,6 +624,7 @@ extern "C" MT_EXPORT int mt_backend_init(const mt_host* host, mt_backend* backen
     by_op.at("scatter_add")->run = by_op.at("scatter.src")->run;
   }
   if (is("unknown-schema")) by_op.at("bmm")->hash ^= 1;
+  if (is("unknown-flag")) by_op.at("bmm")->flags |= 1u << 31;
   backend->device = &device;
   backend->compile = compile;
   if (const char* entries = std::getenv("MYTORCH_ENTRIES")) {
