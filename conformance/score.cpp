@@ -76,6 +76,10 @@ void print_table(const Report& report, const Options& options, std::ostream& out
   out << report.cases << " cases, " << std::max(0, report.cases - report.failed) << " passed, "
       << report.failed << " failed (seed " << options.seed << ")\n";
   if (in_regions > 0) out << in_regions << " cases ran in regions of compiled functions, too\n";
+  if (!options.stress && !options.edges) {
+    out << "not checked: large odd sizes and calls from several threads, which take minutes: add "
+           "--stress\n";
+  }
   out << "score: " << s.passed << " of " << s.ops << " operators pass; "
       << s.routes[static_cast<int>(Route::kNative)] << " native, "
       << s.routes[static_cast<int>(Route::kComposite)] << " composite, "

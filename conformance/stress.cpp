@@ -32,6 +32,19 @@ bool is_ordinary(const OpRecord& op, const Json& sample) {
   return !Case{&op, &sample}.special() && !sizes_of(op, sample).empty();
 }
 
+// Whether a sample's operands are complex. A device without complex kernels runs it on the CPU.
+bool is_of_complex(const OpRecord& op, const Json& sample) {
+  for (const auto& [name, value] : sample.at("args").items()) {
+    const OpArg* arg = op.arg(name);
+    if (arg == nullptr || !arg->is_tensor()) continue;
+    const Json list = value.is_array() ? value : Json::array({value});
+    for (const Json& item : list) {
+      if (item.is_object() && item.value("dtype", "").starts_with("complex")) return true;
+    }
+  }
+  return false;
+}
+
 Room room_of(const OpRecord& op, int64_t elements) {
   const bool by_element = op.meaning == "pointwise" || op.meaning == "view";
   return {elements, by_element ? elements : elements * 12};
@@ -106,6 +119,11 @@ std::vector<Case> stress_cases(const OpRecord& op, int first) {
     if (!kinds.insert(kind_of(op, *c.sample)).second) continue;
     bases.push_back(c);
   }
+  // The few cases of the largest sizes are of samples that every device's kernels take.
+  const auto ordinary =
+      std::stable_partition(bases.begin(), bases.end(),
+                            [&](const Case& c) { return !is_of_complex(op, *c.sample); }) -
+      bases.begin();
   const auto add = [&](const Case& base, Kind kind, int64_t elements, int longest = -1,
                        ScalarType dtype = kFloat32) {
     Case c = base;
@@ -134,8 +152,9 @@ std::vector<Case> stress_cases(const OpRecord& op, int first) {
     for (const int64_t size : sizes_of(op, *base.sample)) product *= static_cast<double>(size);
     return product;
   };
+  const size_t eligible = ordinary > 0 ? static_cast<size_t>(ordinary) : bases.size();
   size_t smallest = 0;
-  for (size_t i = 1; i < bases.size(); ++i) {
+  for (size_t i = 1; i < eligible; ++i) {
     if (sizes_of(op, *bases[i].sample).size() > sizes_of(op, *bases[smallest].sample).size() ||
         (sizes_of(op, *bases[i].sample).size() == sizes_of(op, *bases[smallest].sample).size() &&
          room(bases[i]) < room(bases[smallest]))) {

@@ -65,6 +65,7 @@ OPERATORS = {
     "short-index": ("argmax", "large"),
     "rows-65536": ("cumsum", "large"),
     "deep-product": ("bmm", "large"),
+    "deeper-product": ("bmm", "large"),
     "channel-32": ("convolution", "large"),
     "sorted-blocks": ("sort.stable", "large"),
     "wide-pool": ("avg_pool2d", "large"),
