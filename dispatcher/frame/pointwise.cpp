@@ -1,6 +1,7 @@
 #include "dispatcher/frame/pointwise.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <string_view>
 
@@ -79,8 +80,49 @@ bool wraps(const OpInfo& op) {
   return combines;
 }
 
-// Throws Error(kValue) for a number that the integer type of the computation does not have. An
-// unsigned type stands for negative numbers where only the low bits count: x + -1 is x - 1.
+// Returns the offset in the argument struct of the i-th tensor argument.
+uint32_t field_of(const OpInfo& op, int i) {
+  for (int k = 0; k < op.num_args; ++k) {
+    const ArgType type = op.args[k].type;
+    if (type != ArgType::kTensor && type != ArgType::kOperand) continue;
+    if (i-- == 0) return op.args[k].offset;
+  }
+  return kNoField;
+}
+
+// Returns whether the operator reads the i-th tensor argument in nodes of this name alone.
+bool only_in(const OpInfo& op, int i, std::string_view name) {
+  const uint32_t field = field_of(op, i);
+  bool read = false;
+  for (int p = 0; p < op.num_programs; ++p) {
+    const mt_program& program = *op.programs[p];
+    for (int k = 0; k < program.num_nodes; ++k) {
+      if (program.nodes[k].op != std::string_view("input") || program.nodes[k].offset != field)
+        continue;
+      for (int j = k + 1; j < program.num_nodes; ++j) {
+        const mt_node& node = program.nodes[j];
+        if (node.a[0] != k && node.a[1] != k && node.a[2] != k) continue;
+        if (node.op != name) return false;
+        read = true;
+      }
+    }
+  }
+  return read;
+}
+
+// Returns the end of an integer type that may stand for a number beyond it, or null: no element is
+// less than a lower bound that is below all values of the type.
+const int64_t* limit_for(const OpInfo& op, int i, int64_t value, ScalarType type) {
+  static constexpr int64_t kEnds[][2] = {
+      {0, UINT8_MAX}, {INT8_MIN, INT8_MAX}, {INT16_MIN, INT16_MAX}, {INT32_MIN, INT32_MAX}};
+  const int64_t* ends = kEnds[type == kUInt8 ? 0 : type == kInt8 ? 1 : type == kInt16 ? 2 : 3];
+  if (value < ends[0]) return only_in(op, i, "maximum") ? ends : nullptr;
+  return only_in(op, i, "minimum") ? ends + 1 : nullptr;
+}
+
+// Throws Error(kValue) for a number that the integer type of the computation does not have, unless
+// it takes part in nothing but comparisons with a bound, or only its low bits count: x + -1 is
+// x - 1, also of unsigned numbers.
 void check_holds(const OpInfo& op, PointwiseInputs in, ScalarType compute) {
   if (!is_integral(compute, true)) return;
   for (int i = 0; i < op.num_inputs; ++i) {
@@ -88,7 +130,13 @@ void check_holds(const OpInfo& op, PointwiseInputs in, ScalarType compute) {
     if (t == nullptr || t->storage != nullptr) continue;
     if (!is_integral(from_abi(t->dl.dtype), true) || holds(compute, t)) continue;
     const int64_t value = *static_cast<const int64_t*>(t->dl.data);
-    if (compute == kUInt8 && value < 0 && value >= -255 && wraps(op)) continue;
+    if (const int64_t* limit = limit_for(op, i, value, compute)) {
+      in.hosts[i] = *t;
+      in.hosts[i].dl.data = const_cast<int64_t*>(limit);
+      in.inputs[i] = &in.hosts[i];
+      continue;
+    }
+    if (compute == kUInt8 && value < 0 && value >= -UINT8_MAX && wraps(op)) continue;
     fail(ErrorCode::kValue, "[", op.base, "] the number ", value, " is outside of ",
          dtype_name(compute),
          ", in which this is computed: give one that fits, or convert the tensor with to(kInt64)");

@@ -61,7 +61,8 @@ TEST(Integers, NumbersOutsideOfTheTypeAreRefused) {
       EXPECT_EQ(std::string(error.what()).substr(0, begin.size()), begin);
     }
   };
-  refused([&] { clamp(bytes, -1, 255); }, "[clamp] the number -1 is outside of uint8");
+  refused([&] { clamp(bytes, 300, 400); }, "[clamp] the number 300 is outside of uint8");
+  refused([&] { clamp_max(bytes, -1); }, "[clamp_max] the number -1 is outside of uint8");
   refused([&] { maximum(bytes, 256); }, "[maximum] the number 256 is outside of uint8");
   refused([&] { small + 128; }, "[add] the number 128 is outside of int8");
   refused([&] { small.transpose(0, 0).add_(-129); }, "[add] the number -129 is outside of int8");
@@ -83,6 +84,22 @@ TEST(Integers, NumbersOutsideOfTheTypeAreRefused) {
   EXPECT_EQ(integers_of(bitwise_and(bytes, -2)), (std::vector<int64_t>{0, 0, 200, 254}));
   EXPECT_EQ(integers_of(clamp(small, -128, 127)), (std::vector<int64_t>{100, -100}));
   EXPECT_EQ(integers_of(full({1}, 255.9, kUInt8)), (std::vector<int64_t>{255}));
+}
+
+// Bounds beyond all values of the type bound nothing.
+TEST(Integers, BoundsMayLieOutsideOfTheType) {
+  const Tensor bytes = tensor({0, 1, 200, 255}, kUInt8), small = tensor({100, -100}, kInt8);
+  const std::vector<int64_t> same = {0, 1, 200, 255};
+  EXPECT_EQ(integers_of(clamp(bytes, -1, 300)), same);
+  EXPECT_EQ(integers_of(clamp(bytes, -1)), same);
+  EXPECT_EQ(integers_of(clamp_max(bytes, 1000)), same);
+  EXPECT_EQ(integers_of(maximum(bytes, -5)), same);
+  EXPECT_EQ(integers_of(minimum(bytes.view({2, 2}).t(), 300)),
+            (std::vector<int64_t>{0, 200, 1, 255}));
+  EXPECT_EQ(integers_of(clamp(small, -1000, 50)), (std::vector<int64_t>{50, -100}));
+  EXPECT_EQ(integers_of(clamp(tensor({1, -1}, kInt32), 0, int64_t{1} << 40)),
+            (std::vector<int64_t>{1, 0}));
+  EXPECT_EQ(integers_of(bytes.clone().clamp_(-1, 100)), (std::vector<int64_t>{0, 1, 100, 100}));
 }
 
 // Comparisons are those of the numbers, whatever the types.
