@@ -59,8 +59,9 @@ struct Scatter : autograd::Function<Scatter> {
   // Ranks other than the source pass an anchor.
   static Tensor forward(FunctionContext* ctx, const Tensor& x, const Peer& peer) {
     ctx->saved_data["peer"] = peer;
-    Tensor part = mytorch::empty(with_rows(peer.sizes, peer.sizes[0] / peer.group.size()),
-                                 x.dtype(), peer.group.device());
+    const Device device = peer.group.rank() == peer.rank ? x.device() : peer.group.device();
+    Tensor part =
+        mytorch::empty(with_rows(peer.sizes, peer.sizes[0] / peer.group.size()), x.dtype(), device);
     peer.group.scatter(part, x, peer.rank);
     return part;
   }

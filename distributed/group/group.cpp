@@ -104,6 +104,24 @@ void need(F function, const GroupState& state, const char* op) {
        ": choose another one");
 }
 
+// The messages of a rank to itself: each send goes to the receive of its number.
+Work exchange_alone(const std::vector<Group::Message>& messages) {
+  std::vector<Tensor> sent, received;
+  for (const Group::Message& message : messages) {
+    (message.sends ? sent : received).push_back(message.tensor);
+  }
+  if (sent.size() != received.size()) {
+    fail(ErrorCode::kValue, "[exchange] ", sent.size(), " sends and ", received.size(),
+         " receives of a rank alone: give as many of both");
+  }
+  for (size_t i = 0; i < sent.size(); ++i) {
+    check_sizes(sent[i].numel() == received[i].numel(), received[i], "a received tensor", sent[i],
+                "the sent one", "they have the same size", "exchange");
+    copy_alone(received[i], sent[i]);
+  }
+  return Work();
+}
+
 // A gather to one rank, or a scatter from it. Only there `all` is read.
 Work at_root(const char* op, const Group& group, decltype(mt_comm::gather) mt_comm::*entry,
              const Tensor& tensor, const Tensor& all, int root, bool gathers, bool async) {
@@ -117,6 +135,9 @@ Work at_root(const char* op, const Group& group, decltype(mt_comm::gather) mt_co
   if (has_all) {
     check_sizes(all.numel() == tensor.numel() * state.size, all, "all", tensor, "tensor",
                 "all has a tensor of each rank along dimension 0", op);
+  }
+  if (is_elsewhere(state, {tensor, all})) {
+    return gathers ? copy_alone(all, tensor) : copy_alone(tensor, all);
   }
   Signature signature = signature_for(op, tensor);
   signature.root = root;
@@ -149,6 +170,7 @@ Work Group::broadcast(const Tensor& tensor, int src, bool async) const {
   GroupState& state = checked(state_, "broadcast");
   check_rank(src, state, "src", "broadcast");
   const Buffer data(tensor, state, "tensor", "broadcast");
+  if (is_elsewhere(state, {tensor})) return copy_alone(tensor, tensor);
   Signature signature = signature_for("broadcast", tensor);
   signature.root = src;
   return run_call(
@@ -163,6 +185,7 @@ Work Group::all_reduce(const Tensor& tensor, Reduction reduction, bool async) co
   GroupState& state = checked(state_, "all_reduce");
   check_reduction(tensor, reduction, "all_reduce");
   const Buffer data(tensor, state, "tensor", "all_reduce");
+  if (is_elsewhere(state, {tensor})) return copy_alone(tensor, tensor, reduction.scale);
   return run_call(
       state_, signature_for("all_reduce", tensor, reduction),
       [&state, data, reduction](const mt_comm_call& call) {
@@ -176,6 +199,7 @@ Work Group::reduce(const Tensor& tensor, int dst, Reduction reduction, bool asyn
   check_rank(dst, state, "dst", "reduce");
   check_reduction(tensor, reduction, "reduce");
   const Buffer data(tensor, state, "tensor", "reduce");
+  if (is_elsewhere(state, {tensor})) return copy_alone(tensor, tensor, reduction.scale);
   Signature signature = signature_for("reduce", tensor, reduction);
   signature.root = dst;
   return run_call(
@@ -200,6 +224,7 @@ Work Group::all_gather(const Tensor& all, const Tensor& tensor, bool async) cons
   const Buffer part(tensor, state, "tensor", op), whole(all, state, "all", op);
   check_sizes(all.numel() == tensor.numel() * state.size, all, "all", tensor, "tensor",
               "all has a tensor of each rank along dimension 0", op);
+  if (is_elsewhere(state, {tensor, all})) return copy_alone(all, tensor);
   return run_call(
       state_, signature_for(op, tensor),
       [&state, whole, part](const mt_comm_call& call) {
@@ -216,6 +241,7 @@ Work Group::all_gather_v(const Tensor& all, const Tensor& tensor, IntList rows, 
   const Parts parts = parts_of(all, rows, state, "all", op);
   check_sizes(tensor.numel() == parts.counts[static_cast<size_t>(state.rank)], all, "all", tensor,
               "tensor", "tensor has the rows of this rank", op);
+  if (is_elsewhere(state, {tensor, all})) return copy_alone(all, tensor);
   return run_call(
       state_, signature_for(op, all),
       [&state, whole, part, parts](const mt_comm_call& call) {
@@ -235,6 +261,7 @@ Work Group::reduce_scatter(const Tensor& tensor, const Tensor& all, Reduction re
   const Buffer part(tensor, state, "tensor", op), whole(all, state, "all", op);
   check_sizes(all.numel() == tensor.numel() * state.size, all, "all", tensor, "tensor",
               "all has a part for each rank along dimension 0", op);
+  if (is_elsewhere(state, {tensor, all})) return copy_alone(tensor, all, reduction.scale);
   return run_call(
       state_, signature_for(op, all, reduction),
       [&state, whole, part, reduction](const mt_comm_call& call) {
@@ -253,6 +280,7 @@ Work Group::reduce_scatter_v(const Tensor& tensor, const Tensor& all, IntList ro
   const Parts parts = parts_of(all, rows, state, "all", op);
   check_sizes(tensor.numel() == parts.counts[static_cast<size_t>(state.rank)], all, "all", tensor,
               "tensor", "tensor has the rows of this rank", op);
+  if (is_elsewhere(state, {tensor, all})) return copy_alone(tensor, all, reduction.scale);
   return run_call(
       state_, signature_for(op, all, reduction),
       [&state, whole, part, parts, reduction](const mt_comm_call& call) {
@@ -287,6 +315,7 @@ Work Group::all_to_all_v(const Tensor& received, const Tensor& sent, IntList rec
   if (sent.numel() > 0 && in.read() == out.read()) {
     fail(ErrorCode::kValue, "[", op, "] received and sent are the same memory: pass two tensors");
   }
+  if (is_elsewhere(state, {received, sent})) return copy_alone(received, sent);
   return run_call(
       state_, uneven_signature(op, sent),
       [&state, in, out, from, to](const mt_comm_call& call) {
@@ -329,6 +358,10 @@ Work Group::exchange(const std::vector<Message>& messages, bool async) const {
     }
     buffers.emplace_back(message.tensor, state, "tensor", op);
     kept.push_back(buffers.back().memory());
+  }
+  if (std::any_of(messages.begin(), messages.end(),
+                  [&](const Message& message) { return is_elsewhere(state, {message.tensor}); })) {
+    return exchange_alone(messages);
   }
   Signature signature = signature_of(op);
   if (messages.size() == 1) {

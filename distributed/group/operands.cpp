@@ -5,7 +5,11 @@
 
 #include "core/tensor/batched.h"
 #include "core/types/errors.h"
+#include "mytorch/grad_mode.h"
+#include "mytorch/ops/copy_.h"
 #include "mytorch/ops/empty.h"
+#include "mytorch/ops/mul.h"
+#include "mytorch/ops/reshape.h"
 #include "mytorch/ops/to.h"
 
 namespace mytorch::distributed {
@@ -47,11 +51,25 @@ void check_operand(const Tensor& tensor, const GroupState& state, const char* na
                    const char* op) {
   if (!tensor.defined()) fail(ErrorCode::kValue, "[", op, "] ", name, " is undefined");
   check_not_batched(tensor, op);
-  if (tensor.device() != state.device) {
+  if (state.size > 1 && tensor.device() != state.device) {
     fail(ErrorCode::kDevice, "[", op, "] ", name, " is on ", tensor.device().str(),
          ", and the group ", state.name, " on ", state.device.str(),
          ": move the tensor, or initialize a group for its device");
   }
+}
+
+bool is_elsewhere(const GroupState& state, std::initializer_list<Tensor> tensors) {
+  return state.size == 1 && std::any_of(tensors.begin(), tensors.end(), [&](const Tensor& tensor) {
+           return tensor.device() != state.device;
+         });
+}
+
+Work copy_alone(const Tensor& out, const Tensor& in, double scale) {
+  const NoGradGuard no_grad;
+  const Tensor to = out.detach();
+  if (!out.is_same(in)) to.copy_(in.detach().reshape(out.sizes()));
+  if (scale != 1) to.mul_(scale);
+  return Work();
 }
 
 void check_rank(int64_t rank, const GroupState& state, const char* name, const char* op) {

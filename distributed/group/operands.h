@@ -2,13 +2,20 @@
 // the methods of Group share them.
 #pragma once
 
+#include <initializer_list>
 #include <vector>
 
 #include "distributed/group/state.h"
 
 namespace mytorch::distributed {
 
+// A rank alone has a group on one device, and takes operands of any.
 void check_operand(const Tensor& tensor, const GroupState& state, const char* name, const char* op);
+// Whether a tensor is on another device than the group of a rank alone. Its engine cannot reach
+// that memory, and copy_alone does what the collective would.
+bool is_elsewhere(const GroupState& state, std::initializer_list<Tensor> tensors);
+// Copies `in` to `out`, which may be the same tensor, and multiplies it.
+Work copy_alone(const Tensor& out, const Tensor& in, double scale = 1);
 void check_rank(int64_t rank, const GroupState& state, const char* name, const char* op);
 // Throws for reductions that the contract does not define for the type.
 void check_reduction(const Tensor& tensor, const Reduction& reduction, const char* op);
