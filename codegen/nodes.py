@@ -329,8 +329,7 @@ SUGAR: dict[str, tuple[str, str]] = {
     # From the nearer end, so that both ends are met. Ends whose difference is no finite number are weighed.
     "lerp": (
         "x y w",
-        "x if w == 0 else y if w == 1 else x * (1 - w) + y * w if not (abs(y - x) < inf) else "
-        "x + w * (y - x) if abs(w) < 0.5 else y - (y - x) * (1 - w)",
+        "x * (1 - w) + y * w if not (abs(y - x) < inf) else x + w * (y - x) if abs(w) < 0.5 else y - (y - x) * (1 - w)",
     ),
     # In steps, as 2^e may be out of range where the product is not.
     "ldexp": ("x e", "x if x == 0 else x * exp2(floor(e / 3)) * exp2(floor(e / 3)) * exp2(e - 2 * floor(e / 3))"),

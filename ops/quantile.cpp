@@ -60,7 +60,9 @@ Tensor quantiles(const Tensor& self, const Tensor& q, std::optional<int64_t> dim
     const Tensor weight = interpolation == "midpoint"
                               ? mytorch::where(rank == rank.floor(), 0.0, 0.5).to(self.dtype())
                               : rank - rank.floor();
-    result = mytorch::lerp(element(rank.floor()), element(rank.ceil()), weight);
+    // A whole rank has one neighbor, which may be infinite.
+    const Tensor low = element(rank.floor());
+    result = mytorch::where(weight == 0, low, mytorch::lerp(low, element(rank.ceil()), weight));
   }
   if (!ignore_nan) result = mytorch::where(nan.any({-1}, true), NAN, result);
   // (..., q) -> (q, ...), with the reduced dimension as keepdim wants it.

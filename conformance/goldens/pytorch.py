@@ -668,6 +668,14 @@ def sinc(x):
     return torch.where(x == 0, 1.0, sine / (math.pi * torch.where(x == 0, 1.0, x)))
 
 
+def lerp(x, y, w):
+    """Returns torch.lerp, but weighs ends whose difference is no finite number."""
+    out = torch.lerp(x, y, w)
+    with torch.no_grad():
+        out.copy_(torch.where((y - x).abs() < math.inf, out, x * (1 - w) + y * w))
+    return out
+
+
 def gcd_steps(a, b):
     torch.gcd(a, b)  # refuses other types
     for _ in range(8):
@@ -822,6 +830,7 @@ TWINS = {
     "special_zeta": lambda x, q: torch.special.zeta(x, q * torch.where(torch.as_tensor(x) < 1, math.nan, 1)),
     "logit_terms": torch.logit,
     "ldexp_terms": torch.ldexp,
+    "lerp.Tensor": lerp,
     "prelu_terms": lambda x, weight: torch.where(x > 0, x, x * weight),
     "normalize": lambda x, p=2, dim=(1,), eps=1e-12: x / torch.linalg.vector_norm(x, p, dim, True).clamp_min(eps),
     "sgd_step": sgd_step,

@@ -24,6 +24,8 @@ TEST(ReportedValues, QuantilesBesideInfinities) {
     EXPECT_EQ(q({0, kInfinity}, 0.4), kInfinity);
     EXPECT_EQ(q({0, kInfinity}, 0.6), kInfinity);
     EXPECT_EQ(q({0, kInfinity}, 0), 0);
+    EXPECT_EQ(q({0, kInfinity}, 1), kInfinity);
+    EXPECT_EQ(q({0, kInfinity}, 1, "midpoint"), kInfinity);
     EXPECT_EQ(q({-kInfinity, 0}, 0.6), -kInfinity);
     EXPECT_EQ(q({-kInfinity, 0}, 1), 0);
     EXPECT_EQ(q({kInfinity, 5, 4}, 0.5), 5);
