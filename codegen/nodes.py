@@ -332,7 +332,11 @@ SUGAR: dict[str, tuple[str, str]] = {
         "x * (1 - w) + y * w if not (abs(y - x) < inf) else x + w * (y - x) if abs(w) < 0.5 else y - (y - x) * (1 - w)",
     ),
     # In steps, as 2^e may be out of range where the product is not.
-    "ldexp": ("x e", "x if x == 0 else x * exp2(floor(e / 3)) * exp2(floor(e / 3)) * exp2(e - 2 * floor(e / 3))"),
+    "ldexp": (
+        "x e",
+        "x * exp2(e) if not (abs(e) < inf) else x if x == 0 else x if abs(x) == inf else "
+        "x * exp2(floor(e / 3)) * exp2(floor(e / 3)) * exp2(e - 2 * floor(e / 3))",
+    ),
     "isinf": ("x", "abs(x) == inf"),
     "isfinite": ("x", "abs(x) < inf"),
     "hypot": (

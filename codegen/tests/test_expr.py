@@ -234,6 +234,10 @@ class EvaluateTest(unittest.TestCase):
         self.check("lerp(a, b, 1)", nan, a=nan, b=1.0)
         self.check("ldexp(a, b)", 1.5 * 2.0**100, a=1.5 * 2.0**-1000, b=1100.0)
         self.check("ldexp(a, b)", 0.0, a=0.0, b=5000.0)
+        self.check("ldexp(a, b)", -inf, a=-inf, b=-5000.0)
+        self.check("ldexp(a, b)", inf, a=1.0, b=inf)
+        self.check("ldexp(a, b)", nan, a=0.0, b=inf)
+        self.check("ldexp(a, b)", nan, a=0.0, b=nan)
         self.check("number(isfinite(a)) + 2 * number(isinf(a))", 0.0, a=nan)
         self.check("number(isfinite(a)) + 2 * number(isinf(a))", 2.0, a=-inf)
 
