@@ -210,9 +210,8 @@ Tensor scatter_reduce_two(const Tensor& self, int64_t dim, const Tensor& index, 
     const bool mean = reduce == "mean";
     const Tensor start = include_self ? self : cleared(self, dim, index);
     // A sum that exceeds 16 bits may have a mean that does not.
-    const Tensor sum =
-        mytorch::scatter_add(mean ? widened(start) : start, dim, index,
-                             mean ? widened(cut_to(src, index)) : cut_to(src, index));
+    Tensor sum = mytorch::scatter_add(mean ? widened(start) : start, dim, index,
+                                      mean ? widened(cut_to(src, index)) : cut_to(src, index));
     if (!mean) return sum;
     const Tensor counts = counts_of(self, dim, index, include_self);
     if (self.is_floating_point()) return (sum / counts.to(sum.dtype())).to(self.dtype());
