@@ -122,7 +122,7 @@ void copy_(const Tensor& self, const Tensor& src, bool) {
 void fill_(const Tensor& self, const Operand& value) {
   self.sizes();
   if (value.is_scalar() && !value.scalar().is_complex() && !holds(self.dtype(), value.scalar())) {
-    fail(ErrorCode::kValue, "[fill_] ", text(value.scalar()), " is not a value of ",
+    fail(ErrorCode::kValue, "[fill_] ", number_text(value.scalar()), " is not a value of ",
          dtype_name(self.dtype()), ": give one that is, or choose another dtype");
   }
   if (!value.is_tensor()) return;

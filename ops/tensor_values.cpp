@@ -77,7 +77,7 @@ T converted(const Scalar& number) {
     return number.to<T>();
   } else {
     if (!holds(scalar_type_of<T>(), number)) {
-      fail(ErrorCode::kValue, "[tensor] ", text(number), " is not a value of ",
+      fail(ErrorCode::kValue, "[tensor] ", number_text(number), " is not a value of ",
            dtype_name(scalar_type_of<T>()), ": choose a wider dtype");
     }
     return number.to<T>();

@@ -44,7 +44,7 @@ inline bool holds(ScalarType type, const Scalar& number) {
 }
 
 // Writes a real number, for a message.
-inline std::string text(const Scalar& number) {
+inline std::string number_text(const Scalar& number) {
   return number.is_float() ? absl::StrCat(number.to_double()) : absl::StrCat(number.to_int());
 }
 

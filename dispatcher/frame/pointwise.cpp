@@ -62,7 +62,8 @@ bool holds(ScalarType type, const mt_tensor* number) {
 }
 
 // Returns whether the operator adds, subtracts, multiplies or combines bits, and does nothing else:
-// then the low bits of its result depend on those of its operands alone.
+// then the low bits of its result depend on those of its operands alone. (codegen/nodes.py says so
+// of these nodes and of those that choose an operand, which do not make another number of it.)
 bool wraps(const OpInfo& op) {
   bool combines = false;
   for (int i = 0; i < op.num_programs; ++i) {
