@@ -109,11 +109,20 @@ def programs(op: Op) -> list[str]:
 
 def complex_programs(op: Op) -> list[str]:
     """Emits the programs for complex operands as kComplexPrograms, if the operator has others for them."""
-    if not op.complex_variants:
+    return _more_programs(op, op.complex_variants, "Complex")
+
+
+def call_programs(op: Op) -> list[str]:
+    """Emits the programs in which special functions are calls of operators as kCallPrograms, if there are any."""
+    return _more_programs(op, op.call_variants, "Call")
+
+
+def _more_programs(op: Op, variants: tuple[Program, ...], kind: str) -> list[str]:
+    if not variants:
         return []
-    lines = [line for p in op.complex_variants for line in program(op, p, "Complex")]
-    pointers = ", ".join(f"&kProgramComplex{p.variant}" for p in op.complex_variants)
-    return [*lines, f"const mt_program* const kComplexPrograms[] = {{{pointers}}};"]
+    lines = [line for p in variants for line in program(op, p, kind)]
+    pointers = ", ".join(f"&kProgram{kind}{p.variant}" for p in variants)
+    return [*lines, f"const mt_program* const k{kind}Programs[] = {{{pointers}}};"]
 
 
 def result_type(result: Result) -> str:
@@ -127,7 +136,7 @@ def describe(op: Op, lock: Lock) -> list[str]:
     sid = s.struct_id
     lines = open_space(op)
     if op.body is not None:
-        lines += programs(op) + complex_programs(op)
+        lines += programs(op) + complex_programs(op) + call_programs(op)
     fields = {f.name for f in lock.fields(op.full_name)} if op.has_kernel else set()
     if s.args:
         lines.append("const ArgInfo kArgs[] = {")
@@ -187,6 +196,7 @@ def describe(op: Op, lock: Lock) -> list[str]:
         f"{f'sizeof(mt_args_{sid})' if op.has_kernel else '0'}, "
         f"{here + '::kPrograms' if op.body is not None else 'nullptr'}, "
         f"{here + '::kComplexPrograms' if op.complex_variants else 'nullptr'}, "
+        f"{here + '::kCallPrograms' if op.call_variants else 'nullptr'}, "
         f"{len(op.body.variants) if op.body is not None else 0},",
         f"    {', '.join([functional, inplace, out, wanted] + older)}}};",
         f"namespace entries {{ constinit OpEntry {sid}(&kInfo_{sid}); }}",

@@ -196,7 +196,8 @@ class Builder:
 
     args: the op's arguments by name. types: COMPUTE, BOOL or INDEX for the tensor arguments. env:
     names that stand for nodes that exist already. known: the static conditions decided in this
-    variant. absent: the numbers that stand for optional arguments that are not given.
+    variant. absent: the numbers that stand for optional arguments that are not given. calls: the functions of
+    special.yaml become calls of their operators, for decomposition.
     """
 
     def __init__(
@@ -207,9 +208,11 @@ class Builder:
         env: dict[str, int] | None = None,
         known: dict[Condition, bool] | None = None,
         absent: dict[str, float] | None = None,
+        calls: bool = False,
     ):
         self.graph = graph
         self.absent = absent or {}
+        self.calls = calls
         self.args = {a.name: a for a in args}
         self.types = types or {}
         self.env = env or {}
@@ -442,12 +445,15 @@ class Builder:
             if len(parameters) != len(args):
                 raise self.error(node, f"{name} takes {len(parameters)} operands, not {len(args)}")
             numbers = [self.graph.number(a) for a in args]
-            return Builder(self.graph, env=dict(zip(parameters, numbers))).value(body)
+            return Builder(self.graph, env=dict(zip(parameters, numbers)), calls=self.calls).value(body)
         if name in FUNCTIONS:
             function = FUNCTIONS[name]
             if len(function.operands) != len(args):
                 raise self.error(node, f"{name} takes {len(function.operands)} operands, not {len(args)}")
-            inner = Builder(self.graph, env=dict(zip(function.operands, map(self.graph.number, args))))
+            numbers = list(map(self.graph.number, args))
+            if self.calls and function.operator:
+                return self.graph.add(Node(function.operator, COMPUTE, tuple(numbers)))
+            inner = Builder(self.graph, env=dict(zip(function.operands, numbers)), calls=self.calls)
             for let, tree in function.let.items():
                 inner.env[let] = inner.value(tree)
             return inner.value(function.value)
@@ -512,6 +518,7 @@ def build_pointwise(
     relaxed: bool = False,
     as_number: bool = False,
     unused_ok: bool = False,
+    calls: bool = False,
 ) -> Body:
     """Builds a pointwise body; `texts` has the expression of each output field.
 
@@ -523,7 +530,7 @@ def build_pointwise(
 
     def build(known: dict[Condition, bool]) -> Program:
         graph = Graph(relaxed)
-        builder = Builder(graph, args, types, known=known, absent=names.absent)
+        builder = Builder(graph, args, types, known=known, absent=names.absent, calls=calls)
         try:
             outputs = [(field, builder.value(tree)) for field, tree in trees.items()]
         finally:

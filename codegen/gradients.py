@@ -11,7 +11,7 @@ from codegen.differentiate import Derived, differentiate, saved_by_output
 from codegen.expr import Body, build_pointwise
 from codegen.formula import Save, merge_saves, parse_formula
 from codegen.model import GradFormula, Gradient, GradOutput, Op, Result
-from codegen.nodes import BOOL, COMPUTE, INDEX
+from codegen.nodes import BOOL, COMPUTE, INDEX, NODE_OPS
 from codegen.program import Program
 from codegen.schema import REQUIRED, Arg, Return, Schema
 from codegen.syntax import ExprError
@@ -88,8 +88,9 @@ def derive_formulas(op: Op, entries: list[Entry], report: Report) -> tuple[Gradi
     types |= {r.name: BOOL for r in op.results if r.dtype == "bool"}
     args = [*extra[: len(incoming)], *op.schema.args, *extra[len(incoming) :]]
 
-    def build(some: dict[str, str]) -> Body:
-        return build_pointwise("", some, args, types, op.names, relaxed=True, as_number=True, unused_ok=True)
+    def build(some: dict[str, str], calls: bool = False) -> Body:
+        flags = {"relaxed": True, "as_number": True, "unused_ok": True, "calls": calls}
+        return build_pointwise("", some, args, types, op.names, **flags)
 
     bad = False
     for arg, text in texts.items():  # build each formula separately, so that an error names its line
@@ -109,7 +110,13 @@ def derive_formulas(op: Op, entries: list[Entry], report: Report) -> tuple[Gradi
         programs = body.variants
     read = {n.name for p in programs for n in p.inputs} - set(incoming)
     saved = tuple(a.name for a in args if a.name in read)
-    return _derived(op, Derived(programs, outputs, zero, saved), body.selector, incoming, list(texts))
+    calls = build({a: texts[a] for a in outputs}, True).variants if outputs else ()
+    calls = calls if any(_calls(p) for p in calls) else ()
+    return _derived(op, Derived(programs, outputs, zero, saved), body.selector, incoming, list(texts), calls)
+
+
+def _calls(program: Program) -> bool:
+    return any(not n.is_leaf and n.op != "cast" and n.op not in NODE_OPS for n in program.nodes)
 
 
 def _is_zero(program: Program, output: int) -> bool:
@@ -118,7 +125,7 @@ def _is_zero(program: Program, output: int) -> bool:
 
 
 def _derived(
-    op: Op, found: Derived, selector: object, incoming: list[str], wanted: list[str]
+    op: Op, found: Derived, selector: object, incoming: list[str], wanted: list[str], calls: tuple[Program, ...] = ()
 ) -> tuple[Gradient, Op | None]:
     no_grad = _no_grad(op.schema, wanted)
     if not found.outputs:
@@ -126,10 +133,14 @@ def _derived(
     fields = ["out"] if len(found.outputs) == 1 else [f"grad_{a}" for a in found.outputs]
     name, overload = derived_name(op.schema)
     full_name = f"{name}.{overload}" if overload else name
-    programs = tuple(
-        replace(p, name=full_name, variant=i, outputs=tuple(replace(o, name=f) for o, f in zip(p.outputs, fields)))
-        for i, p in enumerate(found.programs)
-    )
+
+    def named(variants: tuple[Program, ...]) -> tuple[Program, ...]:
+        return tuple(
+            replace(p, name=full_name, variant=i, outputs=tuple(replace(o, name=f) for o, f in zip(p.outputs, fields)))
+            for i, p in enumerate(variants)
+        )
+
+    programs = named(found.programs)
     body = Body(programs, selector)
     read = {n.name for p in programs for n in p.inputs}
     incoming = [g for g in incoming if g in read]  # nothing depends on the other gradients
@@ -205,6 +216,7 @@ def _derived(
         parent=op.full_name,
         takes_complex=takes_complex,
         complex_variants=complex_variants,
+        call_variants=named(calls),
     )
     return gradient, derived
 

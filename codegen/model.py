@@ -116,6 +116,8 @@ class Op:
     aliases: other names of the function.
     takes_complex: a body that takes complex operands.
     complex_variants: the programs for complex operands, if they differ from the body's.
+    call_variants: the programs that gradients of higher order differentiate, in which special functions are calls of
+        operators; none if the body has no special functions.
     parts: the C++ function that computes a call with complex operands.
     parts_generated: that function is generated: the composite of a record with kernels.
     rewrites: rules whose replacement calls the operator.
@@ -151,6 +153,7 @@ class Op:
     aliases: tuple[str, ...] = ()
     takes_complex: bool = False
     complex_variants: tuple[Program, ...] = ()
+    call_variants: tuple[Program, ...] = ()
     parts: str = ""
     parts_generated: bool = False
     rewrites: tuple[Rewrite, ...] = ()

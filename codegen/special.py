@@ -13,16 +13,18 @@ from codegen.syntax import parse
 
 @dataclass(frozen=True)
 class Function:
-    """operands: the names of its parameters. let: named subexpressions; later ones may use earlier ones."""
+    """operands: the names of its parameters. let: named subexpressions; later ones may use earlier ones. operator: the
+    operator that computes the function, "" if none does."""
 
     operands: tuple[str, ...]
     value: ast.expr
     let: dict[str, ast.expr] = field(default_factory=dict)
+    operator: str = ""
 
 
 def _function(row: dict) -> Function:
     let = {name: parse(str(text)) for name, text in row.get("let", {}).items()}
-    return Function(tuple(row["of"].split()), parse(str(row["value"])), let)
+    return Function(tuple(row["of"].split()), parse(str(row["value"])), let, row.get("operator", ""))
 
 
 _FILE = yaml.safe_load((Path(__file__).parent / "special.yaml").read_text())

@@ -47,7 +47,8 @@ Tensor polygamma(int64_t n, const Tensor& self) {
   const Tensor orders = mytorch::arange(n + 1, n + 2, x.dtype(), x.device());
   const Tensor positive = mytorch::special_zeta(orders.reshape(IntList()), reflected) * factor;
   // (-1)^n polygamma(1 - x) - polygamma(x) is the derivative of order n of pi cot(pi x).
-  const Tensor part = (x - x.detach().round()) * std::numbers::pi;
+  // For positive x, whose cotangent may be infinite, any number serves.
+  const Tensor part = mytorch::where(x < 0, x - x.detach().round(), 0.25) * std::numbers::pi;
   const Tensor cot = mytorch::cos(part) / part.sin();
   const std::vector<double> p = cot_derivative(n);
   Tensor slope = cot * p.back();

@@ -1,13 +1,17 @@
 """The functions of special.yaml in float64, against values of 100 digits from scripts/fit-special --values."""
 
+import functools
 import json
 import math
+import re
 import unittest
 from pathlib import Path
 
 from codegen.expr import build_pointwise
+from codegen.model import Op
 from codegen.nodes import COMPUTE
 from codegen.program import evaluate
+from codegen.records import load
 from codegen.schema import parse_schema
 from codegen.special import COEFFICIENTS, FUNCTIONS
 from codegen.syntax import ExprError
@@ -36,6 +40,11 @@ def body(name: str):
 
 def at(program, name: str, points) -> float:
     return evaluate(program, dict(zip(FUNCTIONS[name].operands, points)))["out"]
+
+
+@functools.cache
+def records() -> dict[str, Op]:
+    return {op.full_name: op for op in load(Path(__file__).resolve().parents[2] / "ops.yaml")}
 
 
 class SpecialTest(unittest.TestCase):
@@ -84,6 +93,25 @@ class SpecialTest(unittest.TestCase):
         with self.assertRaisesRegex(ExprError, "the name of a list"):
             schema = parse_schema("f(Tensor x) -> Tensor")
             build_pointwise("f", {"out": "polynomial(x, nothing)"}, schema.args, {"x": COMPUTE})
+
+    def test_operators_compute_their_functions(self):
+        ops = records()
+        for name, function in FUNCTIONS.items():
+            if not function.operator:
+                continue
+            op = ops[function.operator]
+            variants = [re.sub("out [^ ]*", "", p.text) for p in op.body.variants]
+            found = re.sub("out [^ ]*", "", body(name).variants[0].text)
+            for mine, theirs in zip(function.operands, (n.name for n in op.body.variants[0].inputs)):
+                found = found.replace(f":compute {mine}\n", f":compute {theirs}\n")
+            self.assertIn(found, variants, name)
+            self.assertNotEqual(op.grad.kind, "none", name)
+
+    def test_gradients_of_higher_order_call_operators(self):
+        ops = records()
+        (program,) = ops["lgamma_grad"].call_variants
+        self.assertEqual([n.op for n in program.nodes], ["input", "input", "digamma", "mul"])
+        self.assertEqual(ops["exp_grad"].call_variants, ())
 
     def test_every_list_has_a_use(self):
         text = (Path(__file__).parent.parent / "special.yaml").read_text()

@@ -52,10 +52,17 @@ Value real_part(const Value& value) {
   return value.tensor().is_complex() ? Value(call_one("real", {value})) : value;
 }
 
+// Returns the program in which special functions are operators, with gradients of their own, if
+// there is one.
+const mt_program& program_to_run(const OpInfo& op, const void* args) {
+  if (op.call_programs != nullptr) return *op.call_programs[header(args).variant];
+  return program_of(op, args);
+}
+
 // The values of a program's nodes during a call.
 class Evaluation {
  public:
-  Evaluation(const OpInfo& op, const void* args) : args_(args), program_(program_of(op, args)) {
+  Evaluation(const OpInfo& op, const void* args) : args_(args), program_(program_to_run(op, args)) {
     compute_ = from_abi(header(args).compute);
     // Bools compute as numbers; at the end, nonzero values are true. The 16-bit types compute in
     // float32 and are rounded once, as in kernels.

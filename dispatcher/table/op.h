@@ -108,6 +108,7 @@ struct OpInfo {
   uint32_t args_size;                         // of the argument struct
   const mt_program* const* programs;          // one per variant; null if the record has no program
   const mt_program* const* complex_programs;  // those for a complex compute type, if others
+  const mt_program* const* call_programs;     // those to differentiate, if others: with operators
   int32_t num_programs;
   // The function with one boxed value per argument, in schema order, and the in-place and out=
   // forms, null if the operator has none. The out= form takes its outputs first.

@@ -66,5 +66,36 @@ TEST(SpecialPoints, ScatteredProductsWithZeros) {
   }
 }
 
+// In float32 and float64; the references are stated in the tests.
+void expect_second(const char* name, const PointFunction& f, const std::vector<double>& at,
+                   const std::vector<double>& expected) {
+  for (const ScalarType type : {kFloat32, kFloat64}) {
+    const double tolerance = type == kFloat32 ? 1e-5 : 1e-13;
+    const std::vector<double> second = values(orders_of(f, plain(at).to(type)).second);
+    ASSERT_EQ(second.size(), expected.size());
+    for (size_t i = 0; i < second.size(); ++i) {
+      EXPECT_NEAR(second[i], expected[i], tolerance * std::fmax(1, std::fabs(expected[i])))
+          << name << " at " << at[i] << ", " << type;
+    }
+  }
+}
+
+constexpr double kZeta2 = 1.6449340668482264, kZeta3 = 1.2020569031595942;
+constexpr double kZeta4 = 1.0823232337111382, kZeta5 = 1.0369277551433699;
+
+// psi^(n)(1) is (-1)^(n + 1) n! zeta(n + 1), and psi^(n)(x + 1) - psi^(n)(x) is (-1)^n n! / x^(n +
+// 1).
+TEST(SpecialPoints, GammaFunctionsAtPositiveIntegers) {
+  const double psi1_half = 3 * kZeta2, psi2_half = -14 * kZeta3;  // at 1 / 2
+  expect_second("lgamma", lgamma, {1, 2, 3, .5}, {kZeta2, kZeta2 - 1, kZeta2 - 1.25, psi1_half});
+  expect_second("digamma", digamma, {1, 2, .5}, {-2 * kZeta3, 2 - 2 * kZeta3, psi2_half});
+  expect_second("trigamma", trigamma, {1, 2}, {6 * kZeta4, 6 * kZeta4 - 6});
+  expect_second("polygamma 2", [](const Tensor& x) { return polygamma(2, x); }, {1, 2},
+                {-24 * kZeta5, 24 - 24 * kZeta5});
+  // The sum of lgamma(x) and lgamma(x - 1 / 2).
+  expect_second("mvlgamma", [](const Tensor& x) { return mvlgamma(x, 2); }, {1.5, 2},
+                {psi1_half - 4 + kZeta2, kZeta2 - 1 + psi1_half - 4});
+}
+
 }  // namespace
 }  // namespace mytorch
