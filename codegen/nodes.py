@@ -263,8 +263,9 @@ _LIST = [
     _math(
         "pow",
         _pow,
-        "0 if b == 0 else grad * (b * a ** (b - 1))",
-        "0 if a == 0 and b >= 0 else grad * (result * log(a))",
+        # Where 0 is taken, the other arm is finite, or gradients of it would be 0 * inf = NaN.
+        "0 if b == 0 else grad * (b * a ** (0 if b == 0 else b - 1))",
+        "0 if a == 0 and b >= 0 else grad * (result * log(1 if a == 0 and b >= 0 else a))",
         integers="",
         cost=60,
     ),
@@ -282,12 +283,11 @@ _LIST = [
         "0 if b > a else grad / 2 if a == b else grad",
         integers="fits",
     ),
-    # Not x / (x*x + y*y): that overflows for large operands and is 0/0 at the origin.
     _math(
         "atan2",
         lambda a, b: _total(math.atan2)(a, b),
-        "0 if b == 0 else grad / (b + a * (a / b))",
-        "0 if a == 0 else -grad / (a + b * (b / a))",
+        "0 if a == 0 and b == 0 else grad * _over_square(b, a)",
+        "0 if a == 0 and b == 0 else -grad * _over_square(a, b)",
         cost=30,
     ),
     *ELEMENTARY,
@@ -350,6 +350,13 @@ SUGAR: dict[str, tuple[str, str]] = {
     "xlogy": ("x y", "y if isnan(y) else 0 if x == 0 else x * log(y)"),
 }
 HIDDEN_SUGAR: dict[str, tuple[str, str]] = {
+    # x / (x * x + y * y), by the larger operand: squares overflow. At the origin, it has a value, which is not used.
+    "_over_square": ("x y", "_over_big(x, y, 1 if x == 0 and y == 0 else x if abs(x) > abs(y) else y)"),
+    "_over_big": (
+        "x y big",
+        "(1 if abs(x) > abs(y) else x / big) / (big * (1 + _squared((y if abs(x) > abs(y) else x) / big)))",
+    ),
+    "_squared": ("x", "x * x"),
     # For finite big >= small >= 0.
     "_hypot": ("big small", "0 if big == 0 else big * sqrt(1 + (small / big) * (small / big))"),
     # If big is infinite, the difference would be NaN.

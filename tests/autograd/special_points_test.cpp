@@ -97,5 +97,67 @@ TEST(SpecialPoints, GammaFunctionsAtPositiveIntegers) {
                 {psi1_half - 4 + kZeta2, kZeta2 - 1 + psi1_half - 4});
 }
 
+// By the first terms of the series at 0.
+TEST(SpecialPoints, SecondGradientsAtZero) {
+  constexpr double kPi = 3.14159265358979324;
+  expect_second("i0", i0, {0}, {.5});
+  expect_second("i1", special_i1, {0}, {0});
+  expect_second("j0", special_bessel_j0, {0}, {-.5});
+  expect_second("j1", special_bessel_j1, {0}, {0});
+  expect_second("sinc", sinc, {0}, {-kPi * kPi / 3});
+  expect_second("spherical_j0", special_spherical_bessel_j0, {0}, {-1. / 3});
+  expect_second("log_ndtr", special_log_ndtr, {0}, {-2 / kPi});
+  expect_second("erfcx", special_erfcx, {0}, {2});
+  expect_second("atan2(x, 3)", [](const Tensor& x) { return atan2(x, 3); }, {0, 3}, {0, -1. / 18});
+  expect_second("atan2(0, x)", [](const Tensor& x) { return atan2(zeros_like(x), x); }, {3, -3},
+                {0, 0});
+  for (const double power : {0., 1., 2., 3.}) {
+    expect_second("pow", [&](const Tensor& x) { return pow(x, power); }, {0},
+                  {power == 2 ? 2. : 0.});
+  }
+  expect_second("pow of zero", [](const Tensor& x) { return pow(zeros_like(x), x); }, {2}, {0});
+  expect_second("angle", [](const Tensor& x) { return angle(complex(full_like(x, 2), x)); }, {0},
+                {0});
+}
+
+// In one argument each, and in both: d^2 atan2(y, x) / dy dx at (0, 3) is -1 / 9.
+TEST(SpecialPoints, MixedSecondGradientsOfAtan2OnTheAxes) {
+  for (const Values& at :
+       {Values{0, 3}, Values{0, -3}, Values{2, 0}, Values{1, 1}, Values{-2, 2}}) {
+    const Tensor y = leaf({at[0]}), x = leaf({at[1]});
+    const double square = at[0] * at[0] + at[1] * at[1];
+    const std::vector<Tensor> first = grad({atan2(y, x)}, {y, x}, {}, {.create_graph = true});
+    EXPECT_NEAR(values(first[0])[0], at[1] / square, 1e-15);
+    EXPECT_NEAR(values(first[1])[0], -at[0] / square, 1e-15);
+    const double mixed = (at[0] * at[0] - at[1] * at[1]) / (square * square);
+    const double own = -2 * at[0] * at[1] / (square * square);
+    const std::vector<Tensor> of_y = grad({first[0]}, {y, x}, {}, {.retain_graph = true});
+    EXPECT_NEAR(values(of_y[0])[0], own, 1e-15);
+    EXPECT_NEAR(values(of_y[1])[0], mixed, 1e-15);
+    const std::vector<Tensor> of_x = grad({first[1]}, {y, x});
+    EXPECT_NEAR(values(of_x[0])[0], mixed, 1e-15);
+    EXPECT_NEAR(values(of_x[1])[0], -own, 1e-15);
+  }
+}
+
+// The third derivative is that of the series, too: 3 / 8.
+TEST(SpecialPoints, BesselFunctionsNearZero) {
+  for (const double at : {0., 1e-8, 1e-3}) {
+    const Tensor x = leaf({at});
+    const Tensor first = grad({special_i1(x)}, {x}, {}, {.create_graph = true})[0];
+    const Tensor second = grad({first}, {x}, {}, {.create_graph = true})[0];
+    EXPECT_NEAR(values(second)[0], .375 * at, 1e-9);
+    EXPECT_NEAR(values(grad({second}, {x})[0])[0], .375, 1e-6);
+  }
+  // On both sides of the seam at 1.
+  const auto all = [](const std::vector<Tensor>& in) {
+    return std::vector<Tensor>{special_i1(in[0]), special_i1e(in[0]), special_bessel_j1(in[0]),
+                               sinc(in[0]), special_spherical_bessel_j0(in[0])};
+  };
+  const Tensor points = leaf({-2, -.95, -.4, .2, .5, .89, .97, 1.03, 3});
+  EXPECT_EQ(autograd::gradcheck(all, {points}).message, "");
+  EXPECT_EQ(autograd::gradgradcheck(all, {points}).message, "");
+}
+
 }  // namespace
 }  // namespace mytorch
