@@ -56,6 +56,8 @@ Tensor extremum_backward(const Tensor& grad, const Tensor& self, const Tensor& r
 // The gradient of operators that select elements along `dim` by `indices`, each at most once.
 Tensor value_selecting_backward(const Tensor& grad, int64_t dim, const Tensor& indices,
                                 IntList shape, bool keepdim = true);
+Tensor logsumexp_backward(const Tensor& grad, const Tensor& self, const Tensor& result,
+                          OptionalIntList dim, bool keepdim);
 Tensor var_backward(const Tensor& grad, const Tensor& self, OptionalIntList dim,
                     const Scalar& correction, bool keepdim);
 Tensor std_backward(const Tensor& grad, const Tensor& self, const Tensor& result,

@@ -5,6 +5,7 @@
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops/cat.h"
+#include "mytorch/ops/exp.h"
 #include "mytorch/ops/expand.h"
 #include "mytorch/ops/flip.h"
 #include "mytorch/ops/logical_and.h"
@@ -94,6 +95,15 @@ Tensor extremum_backward(const Tensor& grad, const Tensor& self, const Tensor& r
   const Tensor chosen = attains(self, with_reduced_dims(result, self.sizes(), dim, keepdim));
   const Tensor outer = with_reduced_dims(grad, self.sizes(), dim, keepdim);
   return masked(chosen, outer / chosen.sum(dim, true));
+}
+
+// The exponentials of -infinity are 0 relative to any finite number; relative to -infinity, the
+// logarithm of their sum, they would be NaN.
+Tensor logsumexp_backward(const Tensor& grad, const Tensor& self, const Tensor& result,
+                          OptionalIntList dim, bool keepdim) {
+  const Tensor sum = where(result.detach() == -HUGE_VAL, 0, result);
+  return with_reduced_dims(grad, self.sizes(), dim, keepdim) *
+         exp(self - with_reduced_dims(sum, self.sizes(), dim, keepdim));
 }
 
 Tensor value_selecting_backward(const Tensor& grad, int64_t dim, const Tensor& indices,

@@ -1,5 +1,6 @@
 // Running sums, products, extrema and logarithms of sums.
 #include <algorithm>
+#include <cmath>
 
 #include "mytorch/generated/bodies.h"
 #include "mytorch/grad_mode.h"
@@ -177,9 +178,11 @@ Tensor logcumsumexp_backward(const Tensor& grad, const Tensor& self, const Tenso
                              int64_t dim) {
   if (self.dim() == 0 || self.numel() == 0) return grad;
   dim = wrap_dim(dim, self.dim(), "logcumsumexp");
-  const auto ratio = [](const Tensor& x, const Tensor& y) {  // 1 for equal infinities
-    const Tensor equal = x.detach() == y.detach();
-    return mytorch::exp(mytorch::where(equal, 0, x - mytorch::where(equal, 0, y)));
+  // exp(x - y) for x <= y: 1 for equal +infinities, and 0 for -infinity, as relative to any number.
+  const auto ratio = [](const Tensor& x, const Tensor& y) {
+    const Tensor infinite = x.detach() == HUGE_VAL;
+    const Tensor none = infinite.logical_or(y.detach() == -HUGE_VAL);
+    return mytorch::exp(mytorch::where(infinite, 0, x) - mytorch::where(none, 0, y));
   };
   const Tensor here = mytorch::flip(result, {dim});
   const int64_t size = self.size(dim);

@@ -159,5 +159,31 @@ TEST(SpecialPoints, BesselFunctionsNearZero) {
   EXPECT_EQ(autograd::gradgradcheck(all, {points}).message, "");
 }
 
+TEST(SpecialPoints, LogarithmsOfSumsOfNothing) {
+  for (const ScalarType type : {kFloat32, kFloat64}) {
+    const Tensor none = full({3}, -INFINITY, type);
+    const auto expect_none = [&](const PointFunction& f) {
+      const Orders orders = orders_of(f, none);
+      EXPECT_EQ(values(orders.first), (Values{0, 0, 0}));
+      EXPECT_EQ(values(orders.second), (Values{0, 0, 0}));
+    };
+    expect_none([](const Tensor& x) { return logsumexp(x, {0}); });
+    expect_none([](const Tensor& x) { return logsumexp(x, {0}, true); });
+    expect_none([](const Tensor& x) { return logcumsumexp(x, 0); });
+    expect_none([&](const Tensor& x) { return logaddexp(x, none); });
+    expect_none([&](const Tensor& x) { return logaddexp(none, x); });
+    expect_none([&](const Tensor& x) { return logaddexp2(x, none); });
+    expect_none([&](const Tensor& x) { return logaddexp2(none, x); });
+  }
+  // Beside finite numbers, -infinity has no part.
+  const Tensor some = plain({-INFINITY, 2, -INFINITY, 2});
+  const auto expect_first = [&](const PointFunction& f, const Values& expected) {
+    const Values first = values(orders_of(f, some).first);
+    for (size_t i = 0; i < first.size(); ++i) EXPECT_NEAR(first[i], expected[i], 1e-15) << i;
+  };
+  expect_first([](const Tensor& x) { return logcumsumexp(x, 0); }, {0, 2.5, 0, .5});
+  expect_first([](const Tensor& x) { return logsumexp(x, {0}); }, {0, .5, 0, .5});
+}
+
 }  // namespace
 }  // namespace mytorch
