@@ -264,7 +264,9 @@ _LIST = [
         "pow",
         _pow,
         # Where 0 is taken, the other arm is finite, or gradients of it would be 0 * inf = NaN.
-        "0 if b == 0 else grad * (b * a ** (0 if b == 0 else b - 1))",
+        # At b = 0, b / a keeps the derivative with respect to b.
+        "0 if b == 0 and not abs(a) > 0 else "
+        "grad * (b / (a if b == 0 and abs(a) > 0 else 1) * a ** (0 if b == 0 else b - 1))",
         "0 if a == 0 and b >= 0 else grad * (result * log(1 if a == 0 and b >= 0 else a))",
         integers="",
         cost=60,

@@ -120,6 +120,14 @@ TEST(SpecialPoints, SecondGradientsAtZero) {
                 {0});
 }
 
+// d^2 x^b / dx db is 1 / x at b = 0.
+TEST(SpecialPoints, MixedSecondGradientsOfPowersOfZero) {
+  const Tensor x = leaf({2, -4, .5}), b = leaf({0, 0, 0});
+  const Tensor first = grad({pow(x, b).sum()}, {x}, {}, {.create_graph = true})[0];
+  EXPECT_EQ(values(first), (Values{0, 0, 0}));
+  EXPECT_EQ(values(grad({first.sum()}, {b})[0]), (Values{.5, -.25, 2}));
+}
+
 // In one argument each, and in both: d^2 atan2(y, x) / dy dx at (0, 3) is -1 / 9.
 TEST(SpecialPoints, MixedSecondGradientsOfAtan2OnTheAxes) {
   for (const Values& at :
