@@ -128,6 +128,11 @@ TEST(SpecialPoints, MixedSecondGradientsOfPowersOfZero) {
   EXPECT_EQ(values(grad({first.sum()}, {b})[0]), (Values{.5, -.25, 2}));
 }
 
+TEST(SpecialPoints, FrexpOfZero) {
+  const auto f = [](const Tensor& x) { return std::get<0>(frexp(x)); };
+  EXPECT_EQ(values(orders_of(f, plain({0, 1, 3})).second), (Values{0, 0, 0}));
+}
+
 // In one argument each, and in both: d^2 atan2(y, x) / dy dx at (0, 3) is -1 / 9.
 TEST(SpecialPoints, MixedSecondGradientsOfAtan2OnTheAxes) {
   for (const Values& at :
