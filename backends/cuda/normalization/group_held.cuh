@@ -5,8 +5,9 @@
 #include <cstdint>
 
 #include "backends/cuda/common/pack.cuh"
+#include "backends/cuda/normalization/async_copy.cuh"
 #include "backends/cuda/normalization/operands.cuh"
-#include "backends/cuda/normalization/prefetch.cuh"
+#include "backends/cuda/normalization/team_sums.cuh"
 
 namespace mytorch::cuda {
 
@@ -48,24 +49,6 @@ size_t held_gradient_bytes(const Groups& g, int threads) {
 
 __device__ __forceinline__ float root(float x) { return sqrtf(x); }
 __device__ __forceinline__ double root(double x) { return sqrt(x); }
-
-// Starts the asynchronous copy of a row of n elements to shared memory; each thread copies its own
-// packs.
-template <class T, int kWidth>
-__device__ __forceinline__ void copy_async(T* to, const T* from, int n) {
-  const int packs = n / kWidth;
-  for (int p = threadIdx.x; p < packs; p += blockDim.x) {
-    if constexpr (kWidth == 1) {
-      to[p] = from[p];
-    } else {
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                       static_cast<uint32_t>(__cvta_generic_to_shared(to + p * kWidth))),
-                   "l"(from + p * kWidth)
-                   : "memory");
-    }
-  }
-}
-__device__ __forceinline__ void wait_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // Iterates over a thread's packs and their channels with a single division.
 template <Planes kPlanes, int kWidth>
@@ -143,7 +126,7 @@ __global__ void __launch_bounds__(kHeldThreads, 2)
   using W = Wide<T>;
   constexpr int kWidth = kWidthOf<T, kPlanes>;
   using P = Pack<T, kWidth>;
-  extern __shared__ uint4 storage[];
+  uint4* const storage = dynamic_memory();
   const int n = each * plane, packs = n / kWidth;
   T* const row = reinterpret_cast<T*>(storage);
   W* const factors = reinterpret_cast<W*>(storage + (n * sizeof(T) + 15) / 16);
@@ -168,7 +151,7 @@ __global__ void __launch_bounds__(kHeldThreads, 2)
       const int p = first + j * blockDim.x;
       if (p < packs) packs_read[j] = *reinterpret_cast<const P*>(x + p * kWidth);
     }
-    if (first == threadIdx.x) load_parameters();  // while the loads are in flight
+    if (first == static_cast<int>(threadIdx.x)) load_parameters();  // while the loads are in flight
 #pragma unroll
     for (int j = 0; j < kLoads; ++j) {
       const int p = first + j * blockDim.x;
@@ -180,10 +163,29 @@ __global__ void __launch_bounds__(kHeldThreads, 2)
   int turn = 0;
   W sum[1] = {moments.total()};
   team_sums<kHeldWarps>(sum, turn);
-  const W mean = sum[0] * share;
+  W mean = sum[0] * share;
   W spread[1] = {moments.spread(mean)};
   team_sums<kHeldWarps>(spread, turn);
-  const W rstd = W(1) / root(spread[0] * share + eps);
+  W rstd = W(1) / root(spread[0] * share + eps);
+  if constexpr (sizeof(W) == 4) {  // all threads have the same sums
+    if (!holds_square(spread[0] * share + eps)) {
+      const auto for_each_own = [&](auto&& f) {
+        for (int p = threadIdx.x; p < packs; p += blockDim.x) {
+          const P pack = *reinterpret_cast<const P*>(row + p * kWidth);
+          for (int k = 0; k < kWidth; ++k) f(static_cast<double>(widen(pack.at[k])));
+        }
+      };
+      double center[1] = {}, wide_spread[1] = {};
+      for_each_own([&](double value) { center[0] += value; });
+      team_sums<kHeldWarps>(center, turn);
+      center[0] /= n;
+      for_each_own(
+          [&](double value) { wide_spread[0] += (value - center[0]) * (value - center[0]); });
+      team_sums<kHeldWarps>(wide_spread, turn);
+      mean = static_cast<W>(center[0]);
+      rstd = static_cast<W>(1 / sqrt(wide_spread[0] / n + static_cast<double>(eps)));
+    }
+  }
   if (threadIdx.x == 0) {
     if (means != nullptr) means[own] = mean;
     if (rstds != nullptr) rstds[own] = rstd;
@@ -225,7 +227,7 @@ __global__ void __launch_bounds__(kHeldThreads, 2)
   using W = Wide<T>;
   constexpr int kWidth = kWidthOf<T, kPlanes>;
   using P = Pack<T, kWidth>;
-  extern __shared__ uint4 storage[];
+  uint4* const storage = dynamic_memory();
   const int n = each * plane, packs = n / kWidth;
   const int64_t own = blockIdx.x;
   const int units = static_cast<int>((n * sizeof(T) + 15) / 16);

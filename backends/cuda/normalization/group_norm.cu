@@ -168,7 +168,7 @@ void group_norm_forward(mt_ctx& ctx, const mt_args_native_group_norm& args) {
       Grid rows;
       rows.threads = dim3(kMergeThreads);
       rows.blocks = dim3(static_cast<unsigned>(groups.rows()));
-      launch(ctx, name, merge_moments<W>, rows, groups.each * cut.pieces, eps,
+      launch(ctx, name, merge_moments<last(), T>, rows, groups, groups.each * cut.pieces, eps, x,
              static_cast<const Moments<W>*>(found), means, rstds);
       if (y == nullptr) return;
       launch(ctx, name, normalize_pieces<last(), T, width()>, grid, groups, cut, x,

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "backends/cuda/normalization/group_held.cuh"
+#include "backends/cuda/runtime/launch.h"
 
 namespace mytorch::cuda {
 
@@ -141,10 +142,24 @@ __global__ void __launch_bounds__(kPieceThreads)
   }
 }
 
+// The sum over the threads of a block of kMergeThreads, for all of them.
+__device__ __forceinline__ double sum_of_block(double own) {
+  __shared__ double storage[kMergeThreads];
+  __syncthreads();  // all threads have read the sum of an earlier call
+  storage[threadIdx.x] = own;
+  __syncthreads();
+  for (unsigned half = kMergeThreads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) storage[threadIdx.x] += storage[threadIdx.x + half];
+    __syncthreads();
+  }
+  return storage[0];
+}
+
 // A block for each group of each sample.
-template <class W>
+template <bool kLast, class T, class W = Wide<T>>
 __global__ void __launch_bounds__(kMergeThreads)
-    merge_moments(int64_t parts, W eps, const Moments<W>* found, W* means, W* rstds) {
+    merge_moments(Groups groups, int64_t parts, W eps, const T* x, const Moments<W>* found,
+                  W* means, W* rstds) {
   Moments<W> own{};
   for (int64_t p = threadIdx.x; p < parts; p += kMergeThreads) {
     own.merge(found[blockIdx.x * parts + p]);
@@ -159,9 +174,31 @@ __global__ void __launch_bounds__(kMergeThreads)
     }
     __syncthreads();
   }
+  own = storage[0];
+  W rstd = W(1) / root(own.spread / own.count + eps);
+  if constexpr (sizeof(W) == 4) {  // squares exceed the range of float32, or vanish in it
+    if (!holds_square(own.spread / own.count + eps)) {
+      const int64_t n = groups.each * groups.plane, channels = groups.groups * groups.each;
+      const int64_t sample = blockIdx.x / groups.groups, group = blockIdx.x % groups.groups;
+      const auto for_each_own = [&](auto&& f) {
+        for (int64_t i = threadIdx.x; i < n; i += kMergeThreads) {
+          const int64_t channel = group * groups.each + i / groups.plane, place = i % groups.plane;
+          f(static_cast<double>(widen(x[kLast ? (sample * groups.plane + place) * channels + channel
+                                              : blockIdx.x * n + i])));
+        }
+      };
+      double sum = 0, spread = 0;
+      for_each_own([&](double value) { sum += value; });
+      const double mean = sum_of_block(sum) / static_cast<double>(n);
+      for_each_own([&](double value) { spread += (value - mean) * (value - mean); });
+      spread = sum_of_block(spread) / static_cast<double>(n);
+      own.mean = static_cast<W>(mean);
+      rstd = static_cast<W>(1 / sqrt(spread + static_cast<double>(eps)));
+    }
+  }
   if (threadIdx.x != 0) return;
   means[blockIdx.x] = own.mean;
-  rstds[blockIdx.x] = W(1) / root(own.spread / own.count + eps);
+  rstds[blockIdx.x] = rstd;
 }
 
 template <bool kLast, class T, int kWidth>

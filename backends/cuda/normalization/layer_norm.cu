@@ -6,7 +6,7 @@
 #include "backends/cuda/common/rows.cuh"
 #include "backends/cuda/normalization/layer_norm.cuh"
 #include "backends/cuda/normalization/operands.cuh"
-#include "backends/cuda/normalization/prefetch.cuh"
+#include "backends/cuda/normalization/team_sums.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
 #include "backends/cuda/runtime/sdk.h"
@@ -101,6 +101,37 @@ __device__ __forceinline__ void moments(OwnRow<T, kWidth, kPacks, kFull> (&row)[
   add_lanes(spread, kWarps / 2);
 }
 
+// The same as moments(), and the inverse deviation, for rows whose squares exceed the range of
+// float32 or vanish in it. Without kCentered the mean is 0.
+template <bool kCentered, bool kFull, class T, int kWidth, int kPacks, int kRows>
+__device__ __forceinline__ void wide_moments(OwnRow<T, kWidth, kPacks, kFull> (&row)[kRows], int n,
+                                             float eps, float (&mean)[kRows], float (&rstd)[kRows],
+                                             int& turn) {
+  constexpr int kWarps = kRowThreads<kPacks> / 32;
+  double center[kRows] = {}, spread[kRows] = {};
+  if constexpr (kCentered) {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      row[i].for_each(n, [&](float value) { center[i] += static_cast<double>(value); });
+    }
+    team_sums<kWarps>(center, turn);
+  }
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+    center[i] /= n;
+    mean[i] = static_cast<float>(center[i]);
+    row[i].for_each(n, [&](float value) {
+      const double off = static_cast<double>(value) - center[i];
+      spread[i] += off * off;
+    });
+  }
+  team_sums<kWarps>(spread, turn);
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+    rstd[i] = static_cast<float>(1 / sqrt(spread[i] / n + static_cast<double>(eps)));
+  }
+}
+
 // With few packs per row, a thread processes kRowsAtOnce rows: this puts enough loads in flight,
 // and the parameters are read once for all of them. With a residual, half as many elements of each
 // row do this.
@@ -149,6 +180,15 @@ __global__ void __launch_bounds__(kRowThreads<kPacks>, kRowBlocks<kPacks>)
     for (int i = 0; i < kRows; ++i) {
       rstd[i] = inverse_root(spread[i] * share + eps);
       row[i].forget();
+    }
+    if constexpr (sizeof(W) == 4) {  // all threads of a row have the same sums
+      bool held = true;
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) held = held && holds_square(spread[i] * share + eps);
+      if (!held) wide_moments<kCentered>(row, n, eps, mean, rstd, turn);
+    }
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
       if (threadIdx.x == 0) {
         if (means != nullptr) means[own[i]] = mean[i];
         if (rstds != nullptr) rstds[own[i]] = rstd[i];

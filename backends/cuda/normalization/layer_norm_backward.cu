@@ -12,6 +12,7 @@
 #include "backends/cuda/normalization/layer_norm.cuh"
 #include "backends/cuda/normalization/operands.cuh"
 #include "backends/cuda/normalization/prefetch.cuh"
+#include "backends/cuda/normalization/team_sums.cuh"
 #include "backends/cuda/registry.h"
 #include "backends/cuda/runtime/launch.h"
 #include "backends/cuda/runtime/sdk.h"

@@ -63,6 +63,13 @@ W* statistic(const mt_tensor* tensor) {
 
 #ifdef __CUDACC__
 
+// Whether float32 holds a mean of squares: larger ones are infinite, and in smaller ones, terms
+// that vanished may matter.
+__device__ __forceinline__ bool holds_square(float square) {
+  constexpr float kLeast = 1e-31f, kMost = 3.4e38f;
+  return square >= kLeast && square <= kMost;
+}
+
 inline constexpr int kShares = 16;  // threads that share the sum of a column
 
 // Adds the partial sums of all owners, column by column: columns below n belong to the weight, the

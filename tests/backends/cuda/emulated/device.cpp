@@ -149,7 +149,7 @@ std::exception_ptr thrown;
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 
-char* exchanged(unsigned lane) { return places[threadIdx.x / 32 * 32 + lane].data(); }
+char* exchanged(unsigned lane) { return places[own_thread() / 32 * 32 + lane].data(); }
 
 char* dynamic_shared() {
   const auto at = reinterpret_cast<uintptr_t>(shared_memory.data());
@@ -163,18 +163,18 @@ void meet(bool warp) {
 }
 
 void run_grid(dim3 blocks, dim3 threads, size_t shared, const std::function<void()>& kernel) {
-  Block b(threads.x, kLargeStack);
-  places.resize(threads.x + 31);
+  Block b(threads.x * threads.y, kLargeStack);
+  places.resize(threads.x * threads.y + 31);
   thrown = nullptr;
   b.run = [&](Index thread) {
-    threadIdx = {thread.x, 0, 0};
+    threadIdx = {thread.x, thread.y, 0};
     try {
       kernel();
     } catch (...) {
       thrown = std::current_exception();
     }
   };
-  b.dim = {threads.x, 1, 1};
+  b.dim = {threads.x, threads.y, 1};
   blockDim = threads;
   gridDim = blocks;
   for (unsigned z = 0; z < blocks.z; ++z) {
@@ -257,6 +257,8 @@ Fault* fault_of(const mt_ctx& /*ctx*/) {
 }
 uint32_t fault_site(const char* /*op*/, const char* /*message*/) { return 7; }
 
+void fail(cudaError_t /*status*/, const char* what) { throw std::runtime_error(what); }
+
 void allow_shared(const mt_ctx& /*ctx*/, const void* /*kernel*/, size_t bytes) {
   if (bytes > properties(0).shared)
     throw std::runtime_error("a block has at most 227 KiB of shared memory");
@@ -297,3 +299,9 @@ ContiguousScratch::ContiguousScratch(mt_ctx& ctx, const sdk::TensorView& like, m
 }
 
 }  // namespace mytorch::cuda
+
+// Kernels get what they ask for.
+extern "C" cudaError_t cudaFuncSetAttribute(const void* /*kernel*/, cudaFuncAttribute /*which*/,
+                                            int /*value*/) {
+  return cudaSuccess;
+}

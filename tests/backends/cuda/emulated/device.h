@@ -23,6 +23,9 @@ namespace emulated {
 extern uint3 threadIdx, blockIdx;  // NOLINT: CUDA's names
 extern dim3 blockDim, gridDim;     // NOLINT
 
+// The number of this thread in its block.
+inline unsigned own_thread() { return threadIdx.y * blockDim.x + threadIdx.x; }
+
 // Runs `kernel` for each thread of a grid, with `shared` bytes of dynamic shared memory.
 void run_grid(dim3 blocks, dim3 threads, size_t shared, const std::function<void()>& kernel);
 // The dynamic shared memory of the block, filled with 0xFF bytes when the block begins.
@@ -39,7 +42,7 @@ char* exchanged(unsigned lane);
 template <class T>
 std::array<T, 32> gather(const T& value) {
   static_assert(sizeof(T) <= kMostGathered && std::is_trivially_copyable_v<T>);
-  std::memcpy(exchanged(threadIdx.x % 32), &value, sizeof(T));
+  std::memcpy(exchanged(own_thread() % 32), &value, sizeof(T));
   meet(true);
   std::array<T, 32> all;
   for (unsigned i = 0; i < 32; ++i) std::memcpy(&all[i], exchanged(i), sizeof(T));

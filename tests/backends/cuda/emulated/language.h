@@ -66,7 +66,8 @@ T __shfl_sync(unsigned /*mask*/, T value, int lane) {
 }
 template <class T>
 T __shfl_xor_sync(unsigned /*mask*/, T value, int lanes) {
-  return mytorch::cuda::emulated::gather(value)[(threadIdx.x ^ static_cast<unsigned>(lanes)) % 32];
+  return mytorch::cuda::emulated::gather(
+      value)[(mytorch::cuda::emulated::own_thread() ^ static_cast<unsigned>(lanes)) % 32];
 }
 inline int __any_sync(unsigned /*mask*/, bool value) {
   for (const bool each : mytorch::cuda::emulated::gather(value)) {
@@ -90,6 +91,8 @@ inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float __expf(float a) { return std::exp(a); }
 inline float __fsqrt_rn(float a) { return std::sqrt(a); }
+inline float rsqrtf(float a) { return 1 / std::sqrt(a); }
+inline double rsqrt(double a) { return 1 / std::sqrt(a); }
 inline double __dmul_rn(double a, double b) { return a * b; }
 inline double __dadd_rn(double a, double b) { return a + b; }
 inline double __ddiv_rn(double a, double b) { return a / b; }
