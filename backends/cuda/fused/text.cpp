@@ -485,7 +485,8 @@ class Text {
         const mt_node& node = program.nodes[k];
         const std::string_view op = node.op;
         if (!wanted[k] || (op != "state" && op != "count")) continue;
-        const std::string right = op == "count" ? "p.columns" : s + ".c" + text_of(node.component);
+        const std::string right =
+            op == "count" ? "p.columns" : component_text(program, s, node.component);
         const std::string v = value_name(node.type, call.compute);
         add("  const " + v + " v" + std::to_string(k) + " = static_cast<" + v + ">(" + right +
             ");");

@@ -79,15 +79,20 @@ struct LogicFold {
 };
 
 // Count, mean and the sum of squared deviations (Welford, 1962), merged as by Chan et al. (1979).
+// `off` is the distance of the mean from the first value: a mean that is large beside the spread
+// would lose what each value changes of it.
 template <class V>
 struct WelfordFold {
-  V c0, c1, c2;
-  FN_MEMBER void clear() { c0 = c1 = c2 = 0; }
+  V c0, off, c2, first;
+  FN_MEMBER void clear() { c0 = off = c2 = first = 0; }
+  FN_MEMBER V mean() const { return first + off; }
   FN_MEMBER void push(V x, i64) {
+    if (c0 == 0) first = x;
     c0 += 1;
-    const V delta = x - c1;
-    c1 += node::div(delta, c0);
-    c2 += delta * (x - c1);
+    const V value = x - first;
+    const V delta = value - off;
+    off += node::div(delta, c0);
+    c2 += delta * (value - off);
   }
   FN_MEMBER void merge(const WelfordFold& o) {
     if (o.c0 == 0) return;
@@ -96,9 +101,9 @@ struct WelfordFold {
       return;
     }
     const V count = c0 + o.c0;
-    const V delta = o.c1 - c1;
+    const V delta = (o.first - first) + (o.off - off);
     const V share = o.c0 / count;
-    c1 += delta * share;
+    off += delta * share;
     c2 += o.c2 + delta * delta * (c0 * share);
     c0 = count;
   }

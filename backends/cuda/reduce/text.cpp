@@ -35,6 +35,11 @@ std::string state_name(const Program& program, Code compute) {
   return (fold == "welford" ? "WelfordFold<" : "LogSumExpFold<") + v + ">";
 }
 
+std::string component_text(const Program& program, const std::string& state, int32_t component) {
+  if (program.fold == "welford" && component == 1) return state + ".mean()";
+  return state + ".c" + std::to_string(component);
+}
+
 namespace {
 
 class Text {
@@ -179,7 +184,7 @@ class Text {
       const mt_node& node = program_.nodes[i];
       const std::string_view op = node.op;
       const std::string left = "  const " + value(node.type) + " " + v(static_cast<int32_t>(i));
-      const std::string component = "s.c" + std::to_string(node.component);
+      const std::string component = component_text(program_, "s", node.component);
       if (op == "count") add(left + " = p.n" + std::to_string(i) + ".value;");
       if (op != "state") continue;
       if (node.type == MT_TYPE_COMPUTE) {
@@ -337,7 +342,7 @@ int state_size(const Program& program, Code compute) {
   const std::string v = pushed(program, compute);
   const int value = v == "i64" || v == "double" ? 8 : 4;
   if (program.fold == "argmax" || program.fold == "argmin") return 16;
-  if (program.fold == "welford") return 3 * value;
+  if (program.fold == "welford") return 4 * value;
   return program.fold == "logsumexp" ? 2 * value : value;
 }
 

@@ -36,6 +36,8 @@ std::string reduce_text(const Program& program, const Key& key);
 
 // Returns the C++ type of a state, of folds.cuh.
 std::string state_name(const Program& program, Code compute);
+// Returns the text of a component of a state.
+std::string component_text(const Program& program, const std::string& state, int32_t component);
 // Returns the bytes of a state.
 int state_size(const Program& program, Code compute);
 

@@ -353,7 +353,7 @@ TEST(Folds, WelfordMatchesTwoPasses) {
   double m2 = 0;
   for (const double x : values) m2 += (x - mean) * (x - mean);
   EXPECT_EQ(s.c0, 100);
-  EXPECT_NEAR(s.c1, mean, 1e-12);
+  EXPECT_NEAR(s.mean(), mean, 1e-12);
   EXPECT_NEAR(s.c2, m2, 1e-10);
 }
 
