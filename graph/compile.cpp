@@ -71,8 +71,7 @@ struct Cache::Impl {
         if (each != recordings.begin()) recordings.splice(recordings.begin(), recordings, each);
         Recording& found = recordings.front();
         if (allowed == CompileSwitch::kOn) return replay(found, arguments);
-        return run_beside(
-            found.forward(), arguments, [&] { return replay(found, arguments); }, function);
+        return replay_beside(found, arguments, function);
       }
       if (each == recordings.begin()) reason = differs;
     }
@@ -85,8 +84,7 @@ struct Cache::Impl {
         keep({std::move(made->guards), std::move(made->recorded), std::move(made->joint), {}, {}});
         Recording& found = recordings.front();
         if (allowed == CompileSwitch::kOn) return replay(found, arguments);
-        return run_beside(
-            found.forward(), arguments, [&] { return replay(found, arguments); }, function);
+        return replay_beside(found, arguments, function);
       }
     }
     return record(arguments, std::move(call), function, reason);
@@ -108,6 +106,14 @@ struct Cache::Impl {
     if (recording.joint != nullptr) {
       Joint::attach(recording.joint, arguments, &results);
     }
+    return results;
+  }
+
+  std::vector<Tensor> replay_beside(Recording& recording, const std::vector<Tensor>& arguments,
+                                    const Function& function) {
+    std::vector<Tensor> results = run_beside(
+        recording.forward(), arguments, [&] { return replay(recording, arguments); }, function);
+    recording.guards.note_replaced(recording.forward());
     return results;
   }
 

@@ -331,6 +331,19 @@ void replace_data(TensorImpl* impl, const TensorImpl& data) {
   std::copy_n(data.abi.dl.strides, data.abi.dl.ndim, impl->abi.dl.strides);
 }
 
+uint16_t watch_replaced(TensorImpl* impl) {
+  uint16_t count = 0;
+  return impl->replaced.compare_exchange_strong(count, 1, std::memory_order_relaxed) ? 1 : count;
+}
+
+void count_replaced(TensorImpl* impl) {
+  if ((thread_state.wanted & kLayerCapture) != 0) return;
+  // 0 would say that nobody watches.
+  if (impl->replaced.fetch_add(1, std::memory_order_relaxed) == UINT16_MAX) {
+    impl->replaced.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
 void destroy_tensor(TensorImpl* impl) {
   if (impl->autograd != nullptr) [[unlikely]]
     autograd_table->destroy_meta(impl);

@@ -112,6 +112,14 @@ void Guards::finish(const Recorded& recorded, const std::vector<Tensor>& tensors
     outside_offsets.push_back(tensor.impl()->offset());
   }
   for (const Tensor& tensor : tensors) shared.push_back(sharing(tensor, recorded.outside));
+  note_replaced(recorded);
+}
+
+void Guards::note_replaced(const Recorded& recorded) {
+  outside_replaced.clear();
+  for (const Tensor& tensor : recorded.outside) {
+    outside_replaced.push_back(watch_replaced(tensor.impl()));
+  }
 }
 
 const char* Guards::mismatch(const std::vector<Tensor>& tensors, const std::vector<double>& numbers,
@@ -130,6 +138,10 @@ const char* Guards::mismatch(const std::vector<Tensor>& tensors, const std::vect
     }
     if (tensors_outside[i].impl()->offset() != outside_offsets[i]) {
       return "a tensor from outside lies elsewhere in its memory";
+    }
+    if (tensors_outside[i].impl()->replaced.load(std::memory_order_relaxed) !=
+        outside_replaced[i]) {
+      return "a variable that referred to a tensor from outside was assigned another one";
     }
     replaced = replaced || tensors_outside[i].impl()->storage->abi.id != outside_ids[i];
   }

@@ -44,10 +44,14 @@ struct Guards {
   std::vector<TensorGuard> outside;
   std::vector<uint64_t> outside_ids;     // of their storages
   std::vector<int64_t> outside_offsets;  // in them, which a plan takes for granted
+  // How often variables that referred to them, such as members of modules, were assigned others.
+  std::vector<uint16_t> outside_replaced;
   std::vector<int32_t> shared;  // for each argument, the outside tensor with its storage, or -1
 
   // Notes the state after the recording.
   void finish(const Recorded& recorded, const std::vector<Tensor>& tensors);
+  // Notes the assignments to variables until now, which the function itself made.
+  void note_replaced(const Recorded& recorded);
   // Returns why the recording does not hold for a call, or null.
   const char* mismatch(const std::vector<Tensor>& tensors, const std::vector<double>& numbers,
                        const Recorded& recorded);

@@ -165,6 +165,7 @@ std::string DynamicShapes::add(const Guards& guards, const Recorded& recorded,
     if (!belongs(*known, guards)) continue;
     std::string differs = known->family.add(parts, *sizes);
     if (differs.empty()) {
+      known->guards.outside_replaced = guards.outside_replaced;
       known_.splice(known_.begin(), known_, known);
       return "";
     }

@@ -290,6 +290,49 @@ TEST(Compile, ArgumentsMayBeSlicesOfOneTensor) {
   EXPECT_EQ(adds.stats().recorded, 2);
 }
 
+struct Scaled : nn::Module {
+  Tensor scale = full({1}, 2.0);
+  Tensor shift;
+  Scaled() {
+    register_buffer("scale", scale);
+    shift = register_parameter("shift", zeros({1}));
+  }
+  Tensor forward(const Tensor& x) override {
+    Tensor factor = scale;  // variables of the function are its own
+    factor = factor + 0;
+    return x * factor + shift;
+  }
+};
+
+TEST(Compile, ATensorAssignedToAMemberIsSeen) {
+  Scaled model;
+  const NoGradGuard no_grad;
+  auto compiled = compile([&](const Tensor& x) { return model.forward(x); });
+  auto other = compile([&](const Tensor& x) { return model.forward(x) + 1; });
+  const Tensor x = ones({1});
+  const std::vector<Tensor> held = model.buffers();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(compiled(x).item<float>(), 2) << i;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(other(x).item<float>(), 3) << i;
+  EXPECT_EQ(compiled(x).item<float>(), 2);
+  EXPECT_EQ(compiled.stats().recorded, 1);
+  model.scale = full({1}, 5.0);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(compiled(x).item<float>(), 5) << i;
+  EXPECT_EQ(other(x).item<float>(), 6);
+  EXPECT_EQ(compiled.stats().recorded, 2);
+  model.shift = ones({1});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(compiled(x).item<float>(), 6) << i;
+  EXPECT_EQ(compiled.stats().recorded, 3);
+}
+
+TEST(Compile, ATensorAssignedToAVariableIsSeenAtAnySize) {
+  Tensor weight = full({1}, 2.0);
+  auto compiled = compile([&](const Tensor& x) { return x * weight; }, {.dynamic_dims = {{0, 0}}});
+  const auto value = [&](int64_t n) { return compiled(ones({n}))[0].item<float>(); };
+  for (const int64_t n : {4, 8, 6, 5}) EXPECT_EQ(value(n), 2);
+  weight = full({1}, 3.0);
+  for (const int64_t n : {5, 4, 8, 6, 7}) EXPECT_EQ(value(n), 3);
+}
+
 TEST(Compile, DataOfParametersMayBeReplaced) {
   const Tensor w = ones({3}).requires_grad_();
   auto compiled = compile([&](const Tensor& x) { return (w * x).detach(); });

@@ -76,10 +76,12 @@ class Tensor {
   Tensor& operator=(const Tensor& other) & {
     Tensor copy(other);
     std::swap(impl_, copy.impl_);
+    note_replaced(copy.impl_);
     return *this;
   }
   Tensor& operator=(Tensor&& other) & noexcept {
     std::swap(impl_, other.impl_);
+    note_replaced(other.impl_);
     return *this;
   }
   template <detail::AnyNumber NotATensor>
@@ -302,6 +304,12 @@ class Tensor {
     return impl_;
   }
   [[noreturn]] static void fail_undefined();
+  void note_replaced(TensorImpl* former) const {
+    if (former != nullptr && former->replaced.load(std::memory_order_relaxed) != 0 &&
+        former != impl_) [[unlikely]] {
+      count_replaced(former);
+    }
+  }
   const void* const_data_checked(ScalarType type) const;
   void* data_checked(ScalarType type) const;
   void check_accessor(ScalarType type, size_t n, const char* op) const;

@@ -38,6 +38,9 @@ struct TensorImpl {
   bool no_grad_view = false;  // a view created while gradient recording was disabled
   uint16_t size_class = 0;    // in the pool that it came from
   bool has_views = false;     // of a root: views of it were created
+  // How often a variable that referred to this tensor was made to refer to another one, once a
+  // compiled function watches it (watch_replaced); 0 before.
+  std::atomic<uint16_t> replaced{0};
   uint32_t view_version = 0;  // the low bits of the storage's version when this view was created
   int64_t numel = 0;
   Storage* storage = nullptr;  // counted by a root; a view's storage is kept alive by its base
@@ -86,6 +89,11 @@ void replace_data(TensorImpl* impl, const TensorImpl& data);
 // Creates a root over existing storage; takes over one reference to it.
 TensorImpl* new_tensor_over(Storage* storage, IntList sizes, IntList strides, ScalarType dtype,
                             int64_t offset);
+// Has replacements counted from now on, and returns the count.
+uint16_t watch_replaced(TensorImpl* impl);
+// Counts one, unless this thread records a graph: what the function does with its own variables is
+// part of it.
+void count_replaced(TensorImpl* impl);
 void destroy_tensor(TensorImpl* impl);  // called when the last reference is released
 
 inline void release(TensorImpl* impl) {
