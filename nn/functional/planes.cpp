@@ -19,7 +19,8 @@ Tensor interpolate(const Tensor& input, const UpsampleArgs& options) {
   const std::vector<double>& factor = options.scale_factor.values();
   return mytorch::interpolate(input, size.empty() ? OptionalIntList() : OptionalIntList(size),
                               factor.empty() ? OptionalFloatList() : OptionalFloatList(factor),
-                              name_of(options.mode), options.align_corners, {}, options.antialias);
+                              name_of(options.mode), options.align_corners,
+                              options.recompute_scale_factor, options.antialias);
 }
 
 Tensor grid_sample(const Tensor& input, const Tensor& grid, const GridSampleArgs& options) {

@@ -178,13 +178,14 @@ Embedding::Embedding(int64_t num_embeddings, int64_t width, EmbeddingArgs option
 void Embedding::reset_parameters() { reset_embedding(weight, options_.padding_idx); }
 
 Tensor Embedding::forward(const Tensor& indices) {
-  return embedding(weight, indices, options_.padding_idx, options_.scale_grad_by_freq);
+  return functional::embedding(indices, weight, options_);
 }
 
 std::string Embedding::describe() const {
   return absl::StrCat(
       "Embedding(", weight.size(0), ", ", weight.size(1),
-      options_.padding_idx < 0 ? "" : absl::StrCat(", padding_idx=", options_.padding_idx), ")");
+      options_.padding_idx < 0 ? "" : absl::StrCat(", padding_idx=", options_.padding_idx),
+      options_.max_norm ? absl::StrCat(", max_norm=", *options_.max_norm) : "", ")");
 }
 
 EmbeddingBag::EmbeddingBag(int64_t num_embeddings, int64_t width, EmbeddingBagArgs options)
@@ -204,7 +205,9 @@ Tensor EmbeddingBag::forward(const Tensor& indices, const Tensor& offsets,
                                     .mode = options_.mode,
                                     .padding_idx = options_.padding_idx,
                                     .scale_grad_by_freq = options_.scale_grad_by_freq,
-                                    .include_last_offset = options_.include_last_offset});
+                                    .include_last_offset = options_.include_last_offset,
+                                    .max_norm = options_.max_norm,
+                                    .norm_type = options_.norm_type});
 }
 
 namespace {
@@ -224,7 +227,8 @@ std::string EmbeddingBag::describe() const {
   return absl::StrCat(
       "EmbeddingBag(", weight.size(0), ", ", weight.size(1),
       ", mode=", kBagModes[static_cast<size_t>(mode)],
-      options_.padding_idx < 0 ? "" : absl::StrCat(", padding_idx=", options_.padding_idx), ")");
+      options_.padding_idx < 0 ? "" : absl::StrCat(", padding_idx=", options_.padding_idx),
+      options_.max_norm ? absl::StrCat(", max_norm=", *options_.max_norm) : "", ")");
 }
 
 }  // namespace mytorch::nn

@@ -292,7 +292,7 @@ struct NormalizeArgs {
 Tensor normalize(const Tensor& input, const NormalizeArgs& options = {});
 
 // Looks up rows of `weight` by index. PyTorch's order; that of mytorch::embedding is ATen's, with
-// the table first.
+// the table first. With `max_norm`, writes `weight`.
 Tensor embedding(const Tensor& input, const Tensor& weight, const EmbeddingArgs& options = {});
 
 struct EmbeddingBagFuncArgs {
@@ -302,8 +302,10 @@ struct EmbeddingBagFuncArgs {
   int64_t padding_idx = -1;
   bool scale_grad_by_freq = false;
   bool include_last_offset = false;
+  std::optional<double> max_norm = {};
+  double norm_type = 2;
 };
-// See EmbeddingBag.
+// See EmbeddingBag. With `max_norm`, writes `weight`.
 Tensor embedding_bag(const Tensor& indices, const Tensor& weight,
                      const EmbeddingBagFuncArgs& options = {});
 

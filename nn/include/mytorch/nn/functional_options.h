@@ -191,7 +191,7 @@ std::tuple<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& input,
   return options.apply([&](const auto& size) { return adaptive_max_pool3d_with_indices(input, size); });
 }
 MYTORCH_NAMED_1(pad, PadArgs, "mode, value")
-MYTORCH_NAMED_1(interpolate, UpsampleArgs, "size, scale_factor, mode, align_corners, antialias")
+MYTORCH_NAMED_1(interpolate, UpsampleArgs, "size, scale_factor, mode, align_corners, antialias, recompute_scale_factor")
 MYTORCH_NAMED_1(fold, FoldArgs, "dilation, padding, stride")
 MYTORCH_NAMED_1(unfold, UnfoldArgs, "dilation, padding, stride")
 MYTORCH_BUILDER_1(pixel_shuffle)
@@ -204,11 +204,11 @@ MYTORCH_NAMED_1(group_norm, GroupNormFuncArgs, "weight, bias, eps")
 MYTORCH_NAMED_1(local_response_norm, LocalResponseNormArgs, "alpha, beta, k")
 MYTORCH_NAMED_2(pairwise_distance, PairwiseDistanceArgs, "p, eps, keepdim")
 MYTORCH_NAMED_2(cosine_similarity, CosineSimilarityArgs, "dim, eps")
-MYTORCH_NAMED_2(embedding, EmbeddingArgs, "padding_idx, scale_grad_by_freq")
+MYTORCH_NAMED_2(embedding, EmbeddingArgs, "padding_idx, scale_grad_by_freq, max_norm, norm_type")
 MYTORCH_NAMED_2(grid_sample, GridSampleArgs, "mode, padding_mode, align_corners")
 MYTORCH_NAMED_2(embedding_bag, EmbeddingBagFuncArgs,
                 "offsets, per_sample_weights, mode, padding_idx, scale_grad_by_freq, "
-                "include_last_offset")
+                "include_last_offset, max_norm, norm_type")
 MYTORCH_NAMED_2(conv1d, ConvFuncArgs<1>, "bias, stride, padding, dilation, groups")
 MYTORCH_NAMED_2(conv2d, ConvFuncArgs<2>, "bias, stride, padding, dilation, groups")
 MYTORCH_NAMED_2(conv3d, ConvFuncArgs<3>, "bias, stride, padding, dilation, groups")

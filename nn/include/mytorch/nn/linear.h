@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "mytorch/nn/module.h"
@@ -119,6 +120,10 @@ class Unflatten final : public Layer<Unflatten> {
 struct EmbeddingArgs {
   int64_t padding_idx = -1;  // a row that stays zero and gets no gradient; -1 for none
   bool scale_grad_by_freq = false;
+  // The longest that a row may be, in the norm `norm_type`: forward first shortens longer ones of
+  // the rows that it looks up, in `weight` itself.
+  std::optional<double> max_norm = {};
+  double norm_type = 2;
 };
 using EmbeddingOptions = Options<EmbeddingArgs, int64_t, int64_t>;
 
@@ -147,7 +152,9 @@ struct EmbeddingBagArgs {
   OneOf<EmbeddingBagMode> mode = EmbeddingBagMode::kMean;  // or "sum", "mean", "max"
   int64_t padding_idx = -1;  // indices that are left out of the bags; -1 for none
   bool scale_grad_by_freq = false;
-  bool include_last_offset = false;  // whether the last offset is the number of indices
+  bool include_last_offset = false;     // whether the last offset is the number of indices
+  std::optional<double> max_norm = {};  // as of Embedding
+  double norm_type = 2;
 };
 using EmbeddingBagOptions = Options<EmbeddingBagArgs, int64_t, int64_t>;
 

@@ -136,11 +136,11 @@ class Module;
   X(dropout) X(dropout_p) X(dtype) X(elementwise_affine) X(enable_gqa) X(end_dim) X(eps) X(full)  \
   X(generator) X(groups) X(hard) X(head_bias) X(ignore_index) X(include_last_offset) X(init) X(inplace)        \
   X(interleaved) X(is_causal) X(k) X(kdim) X(keepdim) X(key_padding_mask) X(label_smoothing)      \
-  X(lambd) X(layer_norm_eps) X(log_input) X(log_target) X(lower) X(margin) X(max_val) X(min_val)  \
-  X(mode) X(momentum) X(need_weights) X(negative_slope) X(nonlinearity) X(norm) X(norm_first)     \
+  X(lambd) X(layer_norm_eps) X(log_input) X(log_target) X(lower) X(margin) X(max_norm) X(max_val) X(min_val)  \
+  X(mode) X(momentum) X(need_weights) X(negative_slope) X(nonlinearity) X(norm) X(norm_first) X(norm_type)     \
   X(num_blocks) X(num_decoder_layers) X(num_encoder_layers) X(num_layers) X(num_parameters)       \
   X(offsets) X(output_padding) X(output_ratio) X(output_size) X(p) X(padding) X(padding_idx) X(padding_mode)                     \
-  X(per_sample_weights) X(pos_weight) X(proj_size) X(reduction) X(running_mean) X(running_var)    \
+  X(per_sample_weights) X(pos_weight) X(proj_size) X(recompute_scale_factor) X(reduction) X(running_mean) X(running_var)    \
   X(scale) X(scale_factor) X(scale_grad_by_freq) X(scaling) X(size) X(start_dim) X(stride)        \
   X(swap) X(tau) X(threshold) X(track_running_stats) X(training) X(upper) X(use_input_stats)      \
   X(value) X(vdim) X(weight) X(zero_infinity)

@@ -29,6 +29,9 @@ struct UpsampleArgs {
   OneOf<InterpolateMode> mode = InterpolateMode::kNearest;  // or "nearest", "bilinear", ...
   bool align_corners = false;  // whether the corners of input and output have the same centers
   bool antialias = false;      // averages when it shrinks; for "bilinear" and "bicubic"
+  // Whether positions follow from the sizes of input and output, which scale_factor, rounded down,
+  // determines, instead of from scale_factor itself.
+  std::optional<bool> recompute_scale_factor = {};
 };
 using UpsampleOptions = Options<UpsampleArgs>;
 
