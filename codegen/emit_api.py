@@ -6,7 +6,7 @@ from __future__ import annotations
 from codegen import cpp, describe
 from codegen.lock import Lock
 from codegen.model import Op
-from codegen.schema import fnv1a
+from codegen.schema import Arg, fnv1a
 
 BUCKETS = 12  # a few seconds of compilation each; the number is fixed, so that a new record moves no other record
 
@@ -88,10 +88,49 @@ def by_size(name: str, rest: list[str]) -> list[str]:
     ]
 
 
+def exact_forms(op: Op, ops: list[Op]) -> list[str]:
+    """Emits the form of an overload for which a number or a list in braces needs no conversion, where it would fit two
+    overloads equally well: `int` beside `bool`, and `int[]` beside `Tensor[]`."""
+    lines = []
+    for at, arg in enumerate(op.schema.args):
+        kind = ("int", False) if arg.type == "int" and not arg.list else ("int", True)
+        rival = {("int", False): ("bool", False), ("int", True): ("Tensor", True)}[kind]
+        before = [cpp.arg_type(a) for a in op.schema.args[:at]]
+        rivals = [
+            o.schema.args[at]
+            for o in ops
+            if o is not op and len(o.schema.args) > at and [cpp.arg_type(a) for a in o.schema.args[:at]] == before
+        ]
+        if (arg.type, bool(arg.list)) != kind or not any((r.type, bool(r.list)) == rival for r in rivals):
+            continue
+        plain = cpp.params([arg], False)
+        exact = f"{'std::initializer_list<int64_t>' if arg.list else 'Int'} {arg.name}"
+        template = "" if arg.list else "template <detail::Integer Int>\n"
+        names = [exact_call(a, arg) for a in op.schema.args]
+        for line in describe.declarations(op):
+            head, _, tail = line.removesuffix(";").partition(plain)
+            suffix = "_out" if f" {op.schema.name}_out(" in line else ""
+            outs = cpp.out_args(op) if suffix else []
+            _, comma, rest = tail.partition(",") if tail.startswith(" =") and "," in tail else ("", "", tail)
+            rest = comma + rest if comma else (")" if tail.startswith(" =") else tail)
+            keyword = "inline " if arg.list else ""
+            call = f"{op.schema.name}{suffix}({', '.join([*outs, *names])})"
+            lines.append(f"{template}{keyword}{head}{exact}{rest} {{ return {call}; }}")
+    return lines
+
+
+def exact_call(arg: Arg, exact: Arg) -> str:
+    if arg is not exact:
+        return arg.name
+    return f"IntList({arg.name})" if arg.list else f"static_cast<int64_t>({arg.name})"
+
+
 def op_header(name: str, ops: list[Op]) -> str:
     lines = ["", "namespace mytorch {", ""]
     for op in ops:
         lines += [*comment(op), *describe.declarations(op), *with_options(op), ""]
+    for op in ops:  # behind all overloads, among which they choose
+        lines += [*forms, ""] if (forms := exact_forms(op, ops)) else []
     lines.append("}  // namespace mytorch")
     handles = any(arg.type == "Handle" for op in ops for arg in op.schema.args)
     includes = ["mytorch/handle.h"] * handles + ["mytorch/tensor.h"]

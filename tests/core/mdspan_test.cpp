@@ -91,7 +91,7 @@ TEST(Mdspan, RefusesWhatTheViewCannotHold) {
 }
 
 #if __has_include(<cuda/std/mdspan>)
-namespace cs = cuda::std;
+namespace cs = ::cuda::std;
 
 TEST(Mdspan, OfOtherLibraries) {
   const Tensor x = arange(24, kFloat32).reshape({2, 3, 4});
