@@ -23,5 +23,13 @@ TEST(Forms, ANumberOrAListInBracesSuitsOneOverload) {
   EXPECT_TRUE(std::get<0>(histogramdd(points, {edges, edges})).equal(tensor({{1.0, 0}, {1, 1}})));
 }
 
+TEST(Forms, UniqueDim) {
+  const Tensor x = tensor({{1, 2}, {0, 1}, {1, 2}});
+  const auto [rows, inverse, counts] = unique_dim(x, 0, true, true, true);
+  EXPECT_TRUE(rows.equal(tensor({{0, 1}, {1, 2}})));
+  EXPECT_TRUE(inverse.equal(tensor({1, 0, 1})));
+  EXPECT_TRUE(counts.equal(tensor({1, 2})));
+}
+
 }  // namespace
 }  // namespace mytorch
