@@ -1,5 +1,10 @@
 // C++ operators of tensors.
+#include <optional>
+#include <string>
+
 #include "core/types/errors.h"
+#include "dispatcher/frame/layout.h"
+#include "mytorch/check.h"
 #include "mytorch/device_memory.h"
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/bitwise_and.h"
@@ -8,6 +13,7 @@
 #include "mytorch/ops/bitwise_or.h"
 #include "mytorch/ops/bitwise_right_shift.h"
 #include "mytorch/ops/bitwise_xor.h"
+#include "mytorch/ops/contiguous.h"
 #include "mytorch/ops/copy_.h"
 #include "mytorch/ops/div.h"
 #include "mytorch/ops/eq.h"
@@ -19,6 +25,7 @@
 #include "mytorch/ops/logical_not.h"
 #include "mytorch/ops/logical_or.h"
 #include "mytorch/ops/lt.h"
+#include "mytorch/ops/movedim.h"
 #include "mytorch/ops/mul.h"
 #include "mytorch/ops/ne.h"
 #include "mytorch/ops/neg.h"
@@ -29,6 +36,7 @@
 #include "mytorch/ops/select.h"
 #include "mytorch/ops/sub.h"
 #include "mytorch/ops/to.h"
+#include "mytorch/ops/view.h"
 #include "mytorch/ops/where.h"
 
 namespace mytorch {
@@ -162,6 +170,58 @@ Tensor Tensor::cpu() const { return to(kCPU); }
 Tensor Tensor::cuda() const { return to(kCUDA); }
 Tensor Tensor::toType(ScalarType dtype) const { return to(dtype); }
 Tensor Tensor::type_as(const Tensor& other) const { return to(other); }
+
+Tensor Tensor::T() const { return numpy_T(); }
+Tensor Tensor::view_as_type(ScalarType dtype) const { return mytorch::view(detach(), dtype); }
+
+void Tensor::print() const {
+  detail::tell("[" + std::string(dtype_name(dtype())) + " " + shape_str(sizes()) + " on " +
+               device().str() + "]");
+}
+
+namespace {
+
+// The dimensions of a tensor with channels, those last that are next to one another in memory.
+std::optional<Tensor> with_channels_last(const Tensor& x, MemoryFormat format) {
+  const int64_t dims = format == MemoryFormat::kChannelsLast ? 4 : 5;
+  if (x.dim() != dims) return {};
+  return x.movedim(1, -1);
+}
+
+}  // namespace
+
+bool Tensor::is_contiguous(MemoryFormat format) const {
+  if (format == MemoryFormat::kPreserve) {
+    fail(ErrorCode::kValue, "[is_contiguous] kPreserve is no order of elements: give another");
+  }
+  if (format == MemoryFormat::kContiguous) return is_contiguous();
+  const std::optional<Tensor> moved = with_channels_last(*this, format);
+  return moved.has_value() && moved->is_contiguous();
+}
+
+MemoryFormat Tensor::suggest_memory_format() const {
+  if (!is_channels_last(*this)) return MemoryFormat::kContiguous;
+  return dim() == 4 ? MemoryFormat::kChannelsLast : MemoryFormat::kChannelsLast3d;
+}
+
+Tensor Tensor::contiguous(MemoryFormat format) const {
+  if (format == MemoryFormat::kPreserve) {
+    fail(ErrorCode::kValue, "[contiguous] kPreserve is no order of elements: give another");
+  }
+  if (format == MemoryFormat::kContiguous) return contiguous();
+  const std::optional<Tensor> moved = with_channels_last(*this, format);
+  if (!moved.has_value()) {
+    fail(ErrorCode::kShape, "[contiguous] shape ", shape_str(sizes()), " has not ",
+         format == MemoryFormat::kChannelsLast
+             ? "the 4 dimensions of kChannelsLast, (N, C, H, W)"
+             : "the 5 dimensions of kChannelsLast3d, (N, C, D, H, W)");
+  }
+  return moved->is_contiguous() ? *this : moved->contiguous().movedim(-1, 1);
+}
+
+Tensor Tensor::to(MemoryFormat format) const {
+  return format == MemoryFormat::kPreserve ? *this : contiguous(format);
+}
 
 Tensor Tensor::pin_memory() const { return mytorch::pin_memory(*this); }
 

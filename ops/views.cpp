@@ -29,6 +29,46 @@ Dims unfolded_sizes(IntList sizes, int64_t dim, int64_t size, int64_t step, cons
 }  // namespace
 
 namespace views {
+
+// A larger type takes the elements of one position, so that these must lie next to one another.
+ViewSpec view_dtype(const Tensor& self, ScalarType dtype) {
+  const char* const op = "view";
+  const int64_t from = self.element_size(), to = element_size(dtype);
+  ViewSpec view{to_dims(self.sizes()), to_dims(self.strides()), 0, static_cast<int8_t>(dtype)};
+  if (dtype == self.dtype()) return view;
+  // Kernels rely on it.
+  check_value(dtype != kBool, op, "the bytes of ", self.dtype(),
+              " need not be 0 and 1, as those of bool: compare instead, x.ne(0)");
+  if (from == to) return view;
+  const int64_t last = self.dim() - 1;
+  check_shape(last >= 0, op, "a tensor without dimensions has one element of ", from,
+              " bytes, not of ", to, ": use unsqueeze(0)");
+  check_shape(self.stride(-1) == 1, op, "the last dimension has stride ", self.stride(-1),
+              ", not 1, which elements of ", to, " instead of ", from,
+              " bytes need: use contiguous()");
+  if (from > to) {
+    const int64_t ratio = from / to;
+    view.sizes[last] *= ratio;
+    for (int64_t i = 0; i < last; ++i) view.strides[i] *= ratio;
+    return view;
+  }
+  const int64_t ratio = to / from;
+  check_shape(view.sizes[last] % ratio == 0, op, "the last size of ", self.sizes(),
+              " is no multiple of ", ratio, ", the elements of ", self.dtype(), " in one of ",
+              dtype);
+  const bool aligned =
+      reinterpret_cast<uintptr_t>(self.raw_data()) % static_cast<uintptr_t>(to) == 0;
+  check_shape(self.storage_offset() % ratio == 0 && aligned, op, "the first element, at offset ",
+              self.storage_offset(), ", is not aligned to the ", to, " bytes of ", dtype,
+              ": use clone()");
+  view.sizes[last] /= ratio;
+  for (int64_t i = 0; i < last; ++i) {
+    check_shape(view.strides[i] % ratio == 0, op, "the strides ", self.strides(),
+                " but the last are not all multiples of ", ratio, ": use contiguous()");
+    view.strides[i] /= ratio;
+  }
+  return view;
+}
 namespace {
 
 ViewSpec same(const Tensor& self) { return {to_dims(self.sizes()), to_dims(self.strides()), 0}; }

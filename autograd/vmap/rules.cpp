@@ -189,8 +189,12 @@ bool view(Call& call) {
   Part& self = call.first();
   const Tensor& x = self.tensor;
   if (call.name() == "view") {
-    Sizes sizes = call.ints(call.find("size"));
-    call.args[call.find("size")] = prefixed(call.size(), sizes);
+    const int size = call.find("size");
+    if (size >= 0) {
+      call.args[size] = prefixed(call.size(), call.ints(size));
+    } else if (self.rank == 0) {
+      return false;  // of another type: the batch would be the dimension that grows or shrinks
+    }
     call.invoke_parts();
     return true;
   }

@@ -2,6 +2,7 @@
 // expression that creates them.
 #pragma once
 
+#include <array>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
@@ -39,7 +40,9 @@ class IntList {
       : data_(data), size_(static_cast<uint32_t>(size)), kind_(kMany) {}
   IntList(std::initializer_list<int64_t> list) : IntList(list.begin(), list.size()) {}  // NOLINT
   IntList(const std::vector<int64_t>& list) : IntList(list.data(), list.size()) {}      // NOLINT
-  constexpr IntList(int64_t one) : one_(one), size_(1), kind_(kOne) {}                  // NOLINT
+  template <size_t n>
+  constexpr IntList(const std::array<int64_t, n>& list) : IntList(list.data(), n) {}  // NOLINT
+  constexpr IntList(int64_t one) : one_(one), size_(1), kind_(kOne) {}                // NOLINT
   template <detail::Integer T>
   constexpr IntList(T one) : IntList(static_cast<int64_t>(one)) {}  // NOLINT
   template <detail::NonInteger NotAnInteger>  // a bool, char or floating-point value is no list
@@ -99,6 +102,8 @@ class OptionalIntList {
   OptionalIntList(std::initializer_list<NotAnInteger>) = delete;
   OptionalIntList(std::initializer_list<int64_t> list) : list_(list) {}  // NOLINT
   OptionalIntList(const std::vector<int64_t>& list) : list_(list) {}     // NOLINT
+  template <size_t n>
+  constexpr OptionalIntList(const std::array<int64_t, n>& list) : list_(list) {}  // NOLINT
 
   constexpr bool has_value() const { return list_.kind_ != IntList::kAbsent; }
   constexpr const IntList& operator*() const { return list_; }

@@ -1,6 +1,7 @@
 // The tensor: a reference-counted n-dimensional array on a device.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -26,6 +27,7 @@ class Tensor;
 class IndexedTensor;
 class TensorIterator;
 class TensorOptions;
+class TensorStorage;
 template <class T, size_t n, bool checked>
 class TensorAccessor;
 template <class T, size_t n, class Index, bool checked>
@@ -33,6 +35,19 @@ class PackedTensorAccessor;
 namespace indexing {
 class TensorIndex;
 }
+
+// The order of elements in memory.
+enum class MemoryFormat {
+  kContiguous,      // row-major
+  kPreserve,        // as it is
+  kChannelsLast,    // of (N, C, H, W): the channels next to one another
+  kChannelsLast3d,  // the same of (N, C, D, H, W)
+  // libtorch's names
+  Contiguous = kContiguous,
+  Preserve = kPreserve,
+  ChannelsLast = kChannelsLast,
+  ChannelsLast3d = kChannelsLast3d
+};
 
 // An argument that is a Tensor, a number, or absent (the default). A number takes part in promotion
 // by category only, and is passed to kernels as a 0-dim operand on the caller's stack, so it costs
@@ -127,6 +142,9 @@ class Tensor {
       const;  // this tensor's dtype and device, for functions that create others
   bool is_same_size(const Tensor& other) const { return sizes() == other.sizes(); }
   bool is_contiguous() const { return checked()->contiguous(); }
+  bool is_contiguous(MemoryFormat format) const;
+  // Returns kChannelsLast or kChannelsLast3d for strides of that order, else kContiguous.
+  MemoryFormat suggest_memory_format() const;
   bool is_view() const { return checked()->base != nullptr; }
   bool is_floating_point() const { return mytorch::is_floating_point(dtype()); }
   bool is_complex() const { return mytorch::is_complex(dtype()); }
@@ -138,6 +156,7 @@ class Tensor {
   // Returns how many times operators have written the memory; shared by all views.
   uint64_t version() const { return checked()->storage->abi.version; }
   std::string str() const;  // values and type, as printed by `operator<<`
+  void print() const;       // writes the type, shape and device to stderr, without values
 
   // -- memory --
   // Returns a pointer to the first element; strides apply. Throws Error(kType) if T does not match
@@ -152,6 +171,7 @@ class Tensor {
     return static_cast<T*>(data_checked(scalar_type_of<T>()));
   }
   const void* raw_data() const { return checked()->abi.dl.data; }
+  TensorStorage storage() const;  // the memory, which views share; mytorch/tensor_storage.h
   void* raw_mutable_data() const;
   void* data_ptr() const { return raw_mutable_data(); }
   template <class T>
@@ -182,6 +202,9 @@ class Tensor {
   T item() const {
     return item().to<T>();
   }
+  // The same: float(x), static_cast<int64_t>(x). Not bool, so that `if (x)` does not compile.
+  template <detail::Number Value>
+  requires(!std::is_same_v<Value, bool>) explicit operator Value() const { return item<Value>(); }
   bool is_nonzero() const { return item().to_bool(); }
   // Returns the elements in row-major order, converted to T.
   template <class T>
@@ -288,6 +311,10 @@ class Tensor {
   Tensor cuda() const;
   Tensor toType(ScalarType dtype) const;
   Tensor type_as(const Tensor& other) const;  // of other's type and device
+  // Return this tensor if its memory has the order, else a copy whose memory has: row-major, or
+  // with the channels, dimension 1 of (N, C, H, W) or (N, C, D, H, W), next to one another.
+  Tensor contiguous(MemoryFormat format) const;
+  Tensor to(MemoryFormat format) const;
   // Returns a copy in pinned memory; see mytorch/device_memory.h.
   Tensor pin_memory() const;
 
@@ -297,6 +324,27 @@ class Tensor {
 
 #include "mytorch/tensor_methods.inc"  // generated from the records with `forms: [method]`
 
+  Tensor T() const;  // numpy_T()
+  // Returns a view of the same bytes as elements of another type, detached.
+  template <std::same_as<ScalarType> Type>  // so that view({}) has the sizes ()
+  Tensor view(Type dtype) const {
+    return view_as_type(dtype);
+  }
+  // Sizes need no braces: x.view(2, 3).
+#define MYTORCH_TAKES_SIZES(method)                            \
+  template <detail::Integer... Sizes>                          \
+  requires(sizeof...(Sizes) > 1) Tensor method(Sizes... sizes) \
+  const {                                                      \
+    const int64_t list[] = {static_cast<int64_t>(sizes)...};   \
+    return method(IntList(list, sizeof...(Sizes)));            \
+  }
+  MYTORCH_TAKES_SIZES(view)
+  MYTORCH_TAKES_SIZES(reshape)
+  MYTORCH_TAKES_SIZES(expand)
+  MYTORCH_TAKES_SIZES(permute)
+  MYTORCH_TAKES_SIZES(repeat)
+#undef MYTORCH_TAKES_SIZES
+
  private:
   TensorImpl* checked() const {
     if (impl_ == nullptr) [[unlikely]]
@@ -304,6 +352,7 @@ class Tensor {
     return impl_;
   }
   [[noreturn]] static void fail_undefined();
+  Tensor view_as_type(ScalarType dtype) const;
   void note_replaced(TensorImpl* former) const {
     if (former != nullptr && former->replaced.load(std::memory_order_relaxed) != 0 &&
         former != impl_) [[unlikely]] {

@@ -17,5 +17,6 @@
 #include "mytorch/print_options.h"
 #include "mytorch/special.h"
 #include "mytorch/tensor.h"
+#include "mytorch/tensor_storage.h"
 #include "mytorch/threads.h"
 #include "mytorch/version.h"
