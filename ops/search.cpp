@@ -21,8 +21,37 @@
 #include "mytorch/ops/zeros.h"
 #include "ops/check.h"
 #include "ops/geometry.h"
+#include "ops/spec.h"
 
-namespace mytorch::composite {
+namespace mytorch {
+
+namespace shape {
+
+TensorSpec searchsorted(const Tensor& sorted_sequence, const Tensor& self, bool out_int32,
+                        bool right, std::optional<std::string_view> side, const Tensor& sorter) {
+  const char* op = "searchsorted";
+  check_value(!side || *side == "left" || *side == "right", op, "side is '", side.value_or(""),
+              "': give 'left' or 'right'");
+  check_value(!side || !right || *side == "right", op, "side is 'left', but right is true");
+  check_shape(sorted_sequence.dim() >= 1, op, "the sequence is 0-dim: give at least a vector");
+  const bool shared = sorted_sequence.dim() == 1;
+  bool fits = shared || sorted_sequence.dim() == self.dim();
+  for (int64_t d = 0; fits && !shared && d + 1 < self.dim(); ++d) {
+    fits = sorted_sequence.size(d) == self.size(d);
+  }
+  check_shape(fits, op, "the leading dimensions of the sequence, ", sorted_sequence.sizes(),
+              ", and of the elements, ", self.sizes(), ", differ: give a vector or equal ones");
+  check_same_type(sorted_sequence, "sorted_sequence", self, "self", op);
+  if (sorter.defined()) {
+    check_shape(sorter.sizes() == sorted_sequence.sizes(), op, "sorter has shape ", sorter.sizes(),
+                ", the sequence ", sorted_sequence.sizes());
+  }
+  return like(self, to_dims(self.sizes()), out_int32 ? kInt32 : kInt64);
+}
+
+}  // namespace shape
+
+namespace composite {
 namespace {
 
 // NaN is the largest, as in sort.
@@ -113,28 +142,15 @@ Tensor triu_indices(int64_t row, int64_t col, int64_t offset, std::optional<Scal
                     [&](const Tensor& x) { return x.triu(offset); });
 }
 
-Tensor searchsorted_tensor(const Tensor& sorted_sequence, const Tensor& self, bool out_int32,
-                           bool right, std::optional<std::string_view> side, const Tensor& sorter) {
-  const char* op = "searchsorted";
-  check_value(!side || *side == "left" || *side == "right", op, "side is '", side.value_or(""),
-              "': give 'left' or 'right'");
-  check_value(!side || !right || *side == "right", op, "side is 'left', but right is true");
+Tensor searchsorted(const Tensor& sorted_sequence, const Tensor& self, bool out_int32, bool right,
+                    std::optional<std::string_view> side, const Tensor& sorter) {
   const bool after = right || (side && *side == "right");
-  check_shape(sorted_sequence.dim() >= 1, op, "the sequence is 0-dim: give at least a vector");
   const bool shared = sorted_sequence.dim() == 1;
-  bool fits = shared || sorted_sequence.dim() == self.dim();
-  for (int64_t d = 0; fits && !shared && d + 1 < self.dim(); ++d) {
-    fits = sorted_sequence.size(d) == self.size(d);
-  }
-  check_shape(fits, op, "the leading dimensions of the sequence, ", sorted_sequence.sizes(),
-              ", and of the elements, ", self.sizes(), ", differ: give a vector or equal ones");
-  check_same_type(sorted_sequence, "sorted_sequence", self, "self", op);
   Tensor sequence = sorted_sequence.detach();
   const Tensor elements = self.detach();
   if (sorter.defined()) {
-    check_shape(sorter.sizes() == sequence.sizes(), op, "sorter has shape ", sorter.sizes(),
-                ", the sequence ", sequence.sizes());
     sequence = sequence.gather(-1, sorter);
+    return mytorch::searchsorted(sequence, elements, out_int32, after);
   }
   const int64_t n = sequence.size(-1);
   // Everything before `low` is smaller; the answer is at most `length` behind it. The search takes
@@ -236,4 +252,5 @@ std::vector<Tensor> unravel_index(const Tensor& indices, IntList shape) {
   return result;
 }
 
-}  // namespace mytorch::composite
+}  // namespace composite
+}  // namespace mytorch

@@ -13,6 +13,7 @@
   FAMILY(random)                     \
   FAMILY(scan)                       \
   FAMILY(sorting)                    \
+  FAMILY(search)                     \
   FAMILY(cat)                        \
   FAMILY(scatter)                    \
   FAMILY(gather)                     \
