@@ -1,17 +1,22 @@
 // Random numbers. A number depends only on the generator's seed and call number and on the
 // element's row-major index, never on strides, threads or the backend.
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numbers>
 #include <tuple>
+#include <vector>
 
 #include "mytorch/generated/bodies.h"
+#include "mytorch/ops/cat.h"
 #include "mytorch/ops/copy_.h"
 #include "mytorch/ops/dropout.h"
 #include "mytorch/ops/empty.h"
 #include "mytorch/ops/isfinite.h"
 #include "mytorch/ops/log.h"
 #include "mytorch/ops/logical_and.h"
+#include "mytorch/ops/minimum.h"
 #include "mytorch/ops/native_dropout.h"
 #include "mytorch/ops/native_dropout_backward.h"
 #include "mytorch/ops/normal_.h"
@@ -20,6 +25,7 @@
 #include "mytorch/ops/rand_like.h"
 #include "mytorch/ops/randint.h"
 #include "mytorch/ops/random_.h"
+#include "mytorch/ops/searchsorted.h"
 #include "mytorch/ops/sort.h"
 #include "mytorch/ops/to.h"
 #include "mytorch/ops/topk.h"
@@ -274,10 +280,12 @@ Tensor multinomial(const Tensor& self, int64_t num_samples, bool replacement,
               num_samples, " of ", categories,
               " categories: give replacement = true, or fewer num_samples");
   const Tensor weights = self.detach().to(self.dtype() == kFloat64 ? kFloat64 : kFloat32);
-  // NaN fails the comparisons, too.
-  const Tensor valid = mytorch::logical_and(weights >= 0, weights.isfinite()).all();
-  const Tensor enough = ((weights > 0).sum({-1}) >= (replacement ? 1 : num_samples)).all();
-  check_value(mytorch::logical_and(valid, enough).item().to<bool>(), op,
+  const Tensor largest = weights.amax({-1}, true);
+  // NaN, which both extrema would be, fails the comparisons, too.
+  const Tensor valid = mytorch::logical_and(weights.amin({-1}, true) >= 0, largest < HUGE_VAL);
+  const Tensor enough =
+      replacement || num_samples == 1 ? largest > 0 : (weights > 0).sum({-1}, true) >= num_samples;
+  check_value(mytorch::logical_and(valid, enough).all().item().to<bool>(), op,
               "weights must be finite and not negative, and each row needs ",
               replacement ? int64_t{1} : num_samples, " positive ones");
   if (!replacement || num_samples == 1) {
@@ -289,14 +297,32 @@ Tensor multinomial(const Tensor& self, int64_t num_samples, bool replacement,
     // Overflow to infinity must not tie with other draws.
     return std::get<1>(mytorch::topk(mytorch::log(draws), num_samples, -1));
   }
-  const Tensor sums = weights.cumsum(-1);
-  const Tensor bounds = (sums / sums.narrow(-1, categories - 1, 1)).unsqueeze(-2);
+  // The weights as integers: sums of these are exact, so that all devices draw the same, and a
+  // weight of 0 adds nothing. Those of all categories stay below 2^62.
+  const int bits = 62 - std::bit_width(static_cast<uint64_t>(categories));
+  const auto drawn = [&](const Tensor& rows, const Tensor& most, const Tensor& uniform) {
+    const Tensor shares = rows / most.to(kFloat64);
+    const Tensor ends = (shares * std::ldexp(1.0, bits)).to(kInt64).cumsum(-1);
+    const Tensor total = ends.narrow(-1, categories - 1, 1);
+    // A product that is rounded up must not reach the end.
+    const Tensor places = mytorch::minimum((uniform * total).to(kInt64), total - 1);
+    return mytorch::searchsorted(ends, places, false, true);
+  };
   Dims sizes(weights.sizes().begin(), weights.sizes().end());
   sizes.back() = num_samples;
-  sizes.push_back(1);
-  const Tensor uniform =
-      mytorch::rand(as_list(sizes), weights.dtype(), weights.device(), generator);
-  return (bounds <= uniform).sum({-1});
+  const Tensor uniform = mytorch::rand(as_list(sizes), kFloat64, weights.device(), generator);
+  // So many rows at a time that the sums stay in the cache.
+  constexpr int64_t kBlock = int64_t{1} << 18;
+  const int64_t rows = weights.dim() == 1 ? 1 : weights.size(0);
+  const int64_t some = std::max<int64_t>(kBlock / categories, 1);
+  if (rows <= some) return drawn(weights, largest, uniform);
+  std::vector<Tensor> parts;
+  for (int64_t first = 0; first < rows; first += some) {
+    const int64_t count = std::min(some, rows - first);
+    parts.push_back(drawn(weights.narrow(0, first, count), largest.narrow(0, first, count),
+                          uniform.narrow(0, first, count)));
+  }
+  return mytorch::cat(parts, 0);
 }
 
 }  // namespace composite

@@ -2,12 +2,9 @@
 // cross_entropy.
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <string>
-
 #include "mytorch/autograd.h"
 #include "mytorch/ops.h"
-#include "mytorch/threads.h"
+#include "tests/autograd/peak_memory.h"
 #include "tests/autograd/util.h"
 
 namespace mytorch {
@@ -66,45 +63,13 @@ TEST(LinearCrossEntropy, GradientsThatTheForwardReturnsHaveNoGradient) {
   EXPECT_ERROR(std::get<1>(results).sum().backward(), "call linear_cross_entropy");
 }
 
-// The largest resident size since reset(), in bytes; -1 where the system does not tell.
-int64_t peak() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    if (word != "VmHWM:") continue;
-    int64_t kilobytes = 0;
-    status >> kilobytes;
-    return kilobytes * 1024;
-  }
-  return -1;
-}
-bool reset() {
-  std::ofstream file("/proc/self/clear_refs");
-  file << 5 << std::flush;
-  return file.good();
-}
-
-template <class F>
-int64_t growth(F&& f) {
-  const bool good = reset();
-  const int64_t before = peak();
-  f();
-  return good && before >= 0 ? peak() - before : -1;
-}
-
 TEST(LinearCrossEntropy, ScoresNeverExistAsAWhole) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers keep freed memory for a while";
-#endif
-  // Kernels have scratch memory for each thread.
-  const int threads = num_threads();
-  set_num_threads(2);
   const auto [x, w, t] = operands(2048, 8, 16384);
   const int64_t scores = t.numel() * w.size(0) * 4;
   const int64_t chunked =
       growth([&, &x = x, &w = w, &t = t] { linear_cross_entropy(x, w, t).backward(); });
   const int64_t whole =
       growth([&, &x = x, &w = w, &t = t] { cross_entropy(linear(x, w), t).backward(); });
-  set_num_threads(threads);
   if (chunked < 0 || whole < 0) GTEST_SKIP() << "this system does not tell the peak";
   EXPECT_GT(whole, scores);
   EXPECT_LT(chunked, whole / 4);

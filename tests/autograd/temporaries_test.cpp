@@ -7,11 +7,47 @@
 #include <limits>
 #include <vector>
 
+#include "mytorch/generator.h"
 #include "mytorch/ops.h"
+#include "tests/autograd/peak_memory.h"
 #include "tests/autograd/util.h"
 
 namespace mytorch {
 namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+// ---- draws ----
+
+TEST(Multinomial, DrawsWithReplacementTakeTheMemoryOfWeightsAndDraws) {
+  const Tensor weights = rand({20000}, kFloat32, {}, Generator(1));
+  const int64_t grown = growth([&] { multinomial(weights, 40000, true, Generator(2)); });
+  if (grown < 0) GTEST_SKIP() << "this system does not tell the peak";
+  EXPECT_LT(grown, 16 * kMiB);
+}
+
+TEST(Multinomial, DrawsAreInProportionToTheWeights) {
+  const Tensor weights = tensor({1.0, 0.0, 3.0, 0.0, 4.0, 0.0}, kFloat32);
+  const Tensor draws = multinomial(weights, 80000, true, Generator(3));
+  const Values counts = values(bincount(draws, {}, 6));
+  const double expected[] = {10000, 0, 30000, 0, 40000, 0};
+  // Five standard deviations of the largest count.
+  for (int i = 0; i < 6; ++i) EXPECT_NEAR(counts[i], expected[i], expected[i] == 0 ? 0 : 710) << i;
+}
+
+TEST(Multinomial, EachRowHasItsOwnWeights) {
+  const Tensor draws = multinomial(eye(5, kFloat64), 3, true, Generator(4));
+  EXPECT_EQ(values(draws), (Values{0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4}));
+}
+
+TEST(Multinomial, WeightsMayBeAsSmallOrLargeAsTheirType) {
+  for (const double scale : {1e-310, 8e307}) {
+    const Tensor weights = tensor({0.0, 1.0, 1.0, 0.0}, kFloat64) * scale;
+    const Values counts = values(bincount(multinomial(weights, 4000, true, Generator(5)), {}, 4));
+    EXPECT_EQ(counts[0] + counts[3], 0) << scale;
+    EXPECT_NEAR(counts[1], 2000, 160) << scale;
+  }
+}
 
 // ---- search ----
 
