@@ -126,6 +126,10 @@ Tensors<2> linear_gelu_double_backward(const Tensor* grads, const Tensor& grad_o
 Tensors<3> linear_gelu_gradient(const Tensor* grads, const Tensor& input, const Tensor& weight,
                                 const Tensor& bias, const Tensor& product, Str approximate,
                                 const bool* wanted);
+// The gradients of cdist_backward. (distances.cpp)
+Tensors<4> cdist_double_backward(const Tensor* grads, const Tensor& grad_output, const Tensor& x1,
+                                 const Tensor& x2, double p, const Tensor& distances,
+                                 const bool* wanted);
 // Returns the strides of a tensor that is not row-major, else none, so that kernels from before the
 // argument existed can run the call.
 OptionalIntList strides_of_layout(const Tensor& tensor);

@@ -349,13 +349,6 @@ Tensor linalg_norm(const Tensor& self, std::optional<Scalar> ord, OptionalIntLis
                                      keepdim, dtype);
 }
 
-Tensor cdist(const Tensor& x1, const Tensor& x2, double p) {
-  check_shape(x1.dim() >= 2 && x2.dim() >= 2 && x1.size(-1) == x2.size(-1), "cdist", "x1 ",
-              x1.sizes(), " and x2 ", x2.sizes(), " are not (..., P, M) and (..., R, M)");
-  check_value(p >= 0, "cdist", "p is ", p, ": it must not be negative");
-  return mytorch::linalg_vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, {-1});
-}
-
 Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double eps) {
   check_floating(x1, "x1", "cosine_similarity");
   check_floating(x2, "x2", "cosine_similarity");

@@ -6,7 +6,6 @@
 #include "core/types/broadcast.h"
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/arange.h"
-#include "mytorch/ops/cdist.h"
 #include "mytorch/ops/clamp.h"
 #include "mytorch/ops/complex.h"
 #include "mytorch/ops/cross.h"
@@ -171,17 +170,6 @@ Tensor vander(const Tensor& x, std::optional<int64_t> n, bool increasing) {
   check_shape(x.dim() == 1, "vander", "x has shape ", x.sizes(), ": it must be a vector");
   const Tensor powers = mytorch::linalg_vander(x, n);
   return increasing ? powers : powers.flip({1});
-}
-
-Tensor pdist(const Tensor& self, double p) {
-  check_shape(self.dim() == 2, "pdist", "self has shape ", self.sizes(), ": it must be a matrix");
-  check_floating(self, "self", "pdist");
-  check_value(p >= 0, "pdist", "p is ", p, ": it must not be negative");
-  const int64_t n = self.size(0);
-  const Tensor pairs = mytorch::triu_indices(n, n, 1, {}, self.device());
-  const Tensor difference =
-      self.index_select(0, pairs.select(0, 0)) - self.index_select(0, pairs.select(0, 1));
-  return mytorch::linalg_vector_norm(difference, p, -1);
 }
 
 Tensor renorm(const Tensor& self, const Scalar& p, int64_t dim, const Scalar& maxnorm) {

@@ -84,6 +84,19 @@ bool pointwise(Call& call) {
   return true;
 }
 
+// The same for operators whose results do not broadcast: every operand is batched.
+bool aligned(Call& call) {
+  const std::vector<Part*> parts = call.all();
+  int64_t rank = 0;
+  for (const Part* part : parts) rank = std::max(rank, part->rank);
+  for (Part* part : parts) {
+    call.make_batched(*part);
+    call.raise(*part, rank);
+  }
+  call.invoke_parts();
+  return true;
+}
+
 // ---- operators along dimensions ----
 
 bool names_dim(std::string_view arg) { return arg.substr(0, 3) == "dim"; }
@@ -666,6 +679,8 @@ const absl::flat_hash_map<std::string_view, Rule>& by_name() {
     set(index_select, {"index_select"});
     set(join, {"cat"});
     set(product, {"mm", "bmm"});
+    set(pointwise, {"cdist"});  // whose batches broadcast
+    set(aligned, {"cdist_backward"});
     set(convolution, {"convolution"});
     set(convolution_backward_input, {"convolution_backward_input"});
     set(convolution_backward_weight, {"convolution_backward_weight"});

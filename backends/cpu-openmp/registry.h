@@ -23,6 +23,7 @@
   FAMILY(pooling)                    \
   FAMILY(convolution)                \
   FAMILY(matrix)                     \
+  FAMILY(distances)                  \
   FAMILY(attention)                  \
   FAMILY(softmax)                    \
   FAMILY(layer_norm)                 \

@@ -200,6 +200,7 @@ EXCEPTIONS = {
         [*(a[x] for x in ("grad_output", "query", "key", "value", "output", "logsumexp")), 0.0, a["right"] == 0],
         {"scale": a["scale"]},
     ),
+    "cdist_backward": lambda a, out: ("_cdist_backward", [a[x] for x in ("grad_output", "x1", "x2", "p", "distances")]),
     "cross_entropy": lambda a, out: ("cross_entropy_loss", [a["self"], a["target"], None, 1, -100, 0.0]),
 }
 

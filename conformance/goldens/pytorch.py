@@ -86,6 +86,12 @@ def convolution_backward(which):
     return call
 
 
+def cdist_backward(grad, x1, x2, p, distances):
+    batches = grad.shape[:-2]
+    whole = [x.expand(*batches, *x.shape[-2:]).contiguous() for x in (x1, x2)]
+    return aten._cdist_backward(grad.contiguous(), *whole, p, distances.contiguous())
+
+
 def max_pool2d_backward(grad_output, input_size, indices):
     planes = torch.zeros([*input_size[:-2], input_size[-2] * input_size[-1]], dtype=grad_output.dtype)
     return planes.scatter_add(-1, indices.flatten(-2), grad_output.flatten(-2)).reshape(input_size)
@@ -865,6 +871,7 @@ TWINS = {
     "to.device": lambda x, device, type_, non_blocking, copy: x.to(device, type_ or x.dtype, copy=copy),
     "convolution_backward_input": convolution_backward(0),
     "convolution_backward_weight": convolution_backward(1),
+    "cdist_backward": cdist_backward,
     "max_pool2d_with_indices_backward": max_pool2d_backward,
     "avg_pool2d_backward": lambda grad, size, *rest: aten.avg_pool2d_backward(
         grad, torch.zeros(size, dtype=grad.dtype), *rest

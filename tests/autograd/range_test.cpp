@@ -28,6 +28,7 @@
 #include "mytorch/ops/rms_norm.h"
 #include "mytorch/ops/scatter_reduce.h"
 #include "mytorch/ops/segment_reduce.h"
+#include "mytorch/ops/stack.h"
 #include "mytorch/ops/std.h"
 #include "mytorch/ops/sum.h"
 #include "mytorch/ops/zeros.h"
@@ -148,6 +149,13 @@ TEST(Range, WhatIsMadeOfNorms) {
         expect_near(each.flatten(), {5 * scale}, 2e-6);
       }
       expect_near(mytorch::std(x), {std::sqrt(37.0 / 3) * scale}, 2e-6);
+      const Tensor pair = stack({x, zero});
+      const double sum_of_powers = std::pow(3, 1.5) + std::pow(4, 1.5);
+      for (const double p : {1.5, 2.0}) {
+        const Tensor found = cdist(pair, pair, p);
+        const double distance = p == 2 ? 5 : std::pow(sum_of_powers, 1 / p);
+        expect_near(found.flatten(), {0, distance * scale, distance * scale, 0}, 2e-6);
+      }
     }
   });
 }

@@ -7,6 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "mytorch/autograd.h"
+#include "mytorch/autograd/gradcheck.h"
 #include "mytorch/generator.h"
 #include "mytorch/ops.h"
 #include "tests/autograd/peak_memory.h"
@@ -84,6 +86,97 @@ TEST(SearchSorted, EveryRowIsSearchedInItsOwn) {
 TEST(RepeatInterleave, NumbersOfRepeatsMayBeZero) {
   const Tensor repeats = tensor(std::vector<int64_t>{0, 2, 0, 0, 3, 1, 0});
   EXPECT_EQ(values(repeat_interleave(repeats)), (Values{1, 1, 4, 4, 4, 5}));
+}
+
+// ---- distances ----
+
+TEST(Cdist, IsExactFarFromZero) {
+  const Tensor x = tensor({1e6, 1e6, 1e6 + 3, 1e6 + 4}, kFloat32).reshape({2, 2});
+  EXPECT_EQ(values(cdist(x, x)), (Values{0, 5, 5, 0}));
+  EXPECT_EQ(values(cdist(x, x, 1)), (Values{0, 7, 7, 0}));
+  EXPECT_EQ(values(cdist(x, x, INFINITY)), (Values{0, 4, 4, 0}));
+  EXPECT_EQ(values(cdist(x, x, 0)), (Values{0, 2, 2, 0}));
+  EXPECT_EQ(values(pdist(x)), (Values{5}));
+}
+
+TEST(Cdist, DifferencesNeverExistAsAWhole) {
+  const Tensor x = randn({512, 256}, kFloat32, {}, Generator(6)).requires_grad_();
+  const Tensor y = randn({512, 256}, kFloat32, {}, Generator(7)).requires_grad_();
+  for (const double p : {0.0, 1.0, 2.0, 3.0, double{INFINITY}}) {
+    const int64_t grown = growth([&] { cdist(x, y, p).sum().backward(); });
+    if (grown < 0) GTEST_SKIP() << "this system does not tell the peak";
+    EXPECT_LT(grown, 32 * kMiB) << p;  // the differences take 256 MiB
+  }
+  EXPECT_LT(growth([&] { pdist(x).sum().backward(); }), 32 * kMiB);
+}
+
+TEST(Cdist, DifferencesOfComplexNumbersNeverExistAsAWhole) {
+  NoGradGuard no_grad;
+  const Tensor x = randn({512, 64}, kComplex64, {}, Generator(8));
+  const int64_t grown = growth([&] { cdist(x, x); });
+  if (grown < 0) GTEST_SKIP() << "this system does not tell the peak";
+  EXPECT_LT(grown, 64 * kMiB);  // the differences take 128 MiB
+}
+
+// A sum of norms over pairs, whose sizes are not multiples of anything.
+TEST(Cdist, IsTheNormOfEachDifference) {
+  for (const double p : {0.0, 0.5, 1.0, 1.5, 2.0, 3.0, double{INFINITY}}) {
+    for (const ScalarType type : {kFloat64, kFloat32, kFloat16}) {
+      const Tensor x = randn({2, 1, 7, 13}, kFloat64, {}, Generator(9)).to(type).requires_grad_();
+      const Tensor y = randn({3, 45, 13}, kFloat64, {}, Generator(10)).to(type).requires_grad_();
+      const Tensor found = cdist(x, y, p);
+      ASSERT_EQ(found.sizes().vec(), (std::vector<int64_t>{2, 3, 7, 45}));
+      const Tensor u = x.detach().to(kFloat64).requires_grad_();
+      const Tensor v = y.detach().to(kFloat64).requires_grad_();
+      const Tensor expected = linalg_vector_norm(u.unsqueeze(-2) - v.unsqueeze(-3), p, {-1});
+      // Near zeros, gradients for p < 1 are large and cancel.
+      const double unit = type == kFloat64 ? 1e-12 : type == kFloat32 ? 2e-5 : 4e-3;
+      const double limit = p > 0 && p < 1 ? 10 * unit : unit;
+      const auto differs = [](const Tensor& a, const Tensor& b) {
+        return ((a.to(kFloat64) - b).abs() / (b.abs() + 1)).max().item<double>();
+      };
+      EXPECT_LT(differs(found, expected), limit) << p << dtype_name(type);
+      const Tensor seed = rand(found.sizes(), kFloat64, {}, Generator(11)).to(type);
+      found.backward(seed);
+      expected.backward(seed.to(kFloat64));
+      EXPECT_LT(differs(x.grad(), u.grad()), 2 * limit) << p << dtype_name(type);
+      EXPECT_LT(differs(y.grad(), v.grad()), 2 * limit) << p << dtype_name(type);
+    }
+  }
+}
+
+TEST(Cdist, HasSecondDerivatives) {
+  const Tensor x = randn({3, 4}, kFloat64, {}, Generator(12)).requires_grad_();
+  const Tensor y = randn({2, 5, 4}, kFloat64, {}, Generator(13)).requires_grad_();
+  for (const double p : {1.0, 1.5, 2.0, 3.0, double{INFINITY}}) {
+    const auto f = [&](const std::vector<Tensor>& in) {
+      return std::vector<Tensor>{cdist(in[0], in[1], p)};
+    };
+    EXPECT_EQ(autograd::gradcheck(f, {x, y}).message, "") << p;
+    EXPECT_EQ(autograd::gradgradcheck(f, {x, y}).message, "") << p;
+    const auto g = [&](const std::vector<Tensor>& in) {
+      return std::vector<Tensor>{pdist(in[0], p)};
+    };
+    EXPECT_EQ(autograd::gradgradcheck(g, {x}).message, "") << p;
+  }
+}
+
+TEST(Cdist, EqualRowsHaveNoGradient) {
+  for (const double p : {0.5, 1.0, 1.5, 2.0, 3.0, double{INFINITY}}) {
+    const Tensor x = ones({2, 3}).requires_grad_();
+    cdist(x, ones({1, 3}), p).sum().backward();
+    EXPECT_EQ(values(x.grad()), Values(6, 0.0)) << p;
+  }
+}
+
+TEST(Pdist, IsTheUpperTriangleOfTheDistances) {
+  // More rows than a block has.
+  const Tensor x = randn({700, 3}, kFloat32, {}, Generator(14));
+  const Tensor upper = triu_indices(700, 700, 1);
+  const Tensor expected = cdist(x, x).index({upper[0], upper[1]});
+  EXPECT_TRUE(equal(pdist(x), expected));
+  EXPECT_EQ(pdist(x.narrow(0, 0, 1)).numel(), 0);
+  EXPECT_EQ(pdist(x.narrow(0, 0, 0)).numel(), 0);
 }
 
 }  // namespace
