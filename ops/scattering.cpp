@@ -24,10 +24,12 @@
 #include "mytorch/ops/zeros.h"
 #include "mytorch/ops/zeros_like.h"
 #include "ops/check.h"
+#include "ops/creation.h"
 #include "ops/geometry.h"
 #include "ops/gradients.h"
 #include "ops/indexing.h"
 #include "ops/precision.h"
+#include "ops/spec.h"
 
 namespace mytorch {
 namespace {
@@ -188,10 +190,10 @@ Tensor slices_index(const Tensor& self, int64_t dim, const Tensor& index, const 
 
 }  // namespace
 
-namespace composite {
+namespace shape {
 
-Tensor scatter_reduce_two(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
-                          Str reduce, bool include_self) {
+TensorSpec scatter_reduce_two(const Tensor& self, int64_t dim, const Tensor& index,
+                              const Tensor& src, Str reduce, bool /*include_self*/) {
   const char* op = "scatter_reduce";
   check_value(reduce == "sum" || reduce == "prod" || reduce == "mean" || reduce == "amax" ||
                   reduce == "amin",
@@ -200,6 +202,16 @@ Tensor scatter_reduce_two(const Tensor& self, int64_t dim, const Tensor& index, 
              self.dtype(), ", and complex numbers have no order for '", reduce, "'");
   dim = wrap_dim(dim, self.dim(), op);
   check_operands(self, dim, index, src, op);
+  return spec_like(self);
+}
+
+}  // namespace shape
+
+namespace composite {
+
+Tensor scatter_reduce_two(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                          Str reduce, bool include_self) {
+  dim = wrap_dim(dim, self.dim(), "scatter_reduce");
   if (index.numel() == 0) return self.clone();
   if (self.dim() == 0) {
     return mytorch::scatter_reduce(self.reshape({1}), 0, index.reshape({1}), src.reshape({1}),

@@ -179,5 +179,58 @@ TEST(Pdist, IsTheUpperTriangleOfTheDistances) {
   EXPECT_EQ(pdist(x.narrow(0, 0, 0)).numel(), 0);
 }
 
+// ---- scattered reductions ----
+
+TEST(ScatterReduce, ExtremaAndProductsOfTypesAndLines) {
+  const Tensor index = randint(0, 7, {5, 40}, kInt64, {}, Generator(15));
+  for (const ScalarType type : {kFloat64, kFloat16, kInt32, kUInt8}) {
+    const Tensor src = randint(1, 3, {5, 40}, kInt64, {}, Generator(16)).to(type);
+    const Tensor self = randint(1, 5, {5, 7}, kInt64, {}, Generator(17)).to(type);
+    for (const char* reduce : {"amax", "amin", "prod"}) {
+      for (const bool include : {true, false}) {
+        Values expected = values(self);
+        std::vector<bool> seen(35, include);
+        const Values at = values(index), x = values(src);
+        for (int i = 0; i < 200; ++i) {
+          const size_t to = static_cast<size_t>(i / 40 * 7 + static_cast<int>(at[i]));
+          double& e = expected[to];
+          e = !seen[to]          ? x[i]
+              : reduce[0] == 'p' ? e * x[i]
+              : reduce[2] == 'a' ? std::max(e, x[i])
+                                 : std::min(e, x[i]);
+          seen[to] = true;
+        }
+        if (type == kUInt8) {
+          for (double& e : expected) e = std::fmod(e, 256);
+        }
+        const Tensor rows = scatter_reduce(self, 1, index, src, reduce, include);
+        EXPECT_EQ(values(rows), expected) << reduce << dtype_name(type) << include;
+        const Tensor columns =
+            scatter_reduce(self.t().contiguous(), 0, index.t(), src.t(), reduce, include);
+        EXPECT_EQ(values(columns.t()), expected) << reduce << dtype_name(type) << include;
+      }
+    }
+  }
+}
+
+TEST(ScatterReduce, ALongLineTakesTheMemoryOfItsOperands) {
+  const Tensor index = randint(0, 1 << 20, {1 << 20}, kInt64, {}, Generator(18));
+  const Tensor src = rand({1 << 20}, kFloat32, {}, Generator(19));
+  for (const char* reduce : {"amax", "prod"}) {
+    const int64_t grown = growth([&] { scatter_reduce(src, 0, index, src, reduce); });
+    if (grown < 0) GTEST_SKIP() << "this system does not tell the peak";
+    EXPECT_LT(grown, 12 * kMiB) << reduce;  // src has 4
+  }
+}
+
+TEST(ScatterReduce, NaNIsTheExtremum) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor index = tensor(std::vector<int64_t>{0, 0, 1});
+  for (const char* reduce : {"amax", "amin"}) {
+    const Tensor result = scatter_reduce(plain({0, nan}), 0, index, plain({nan, 1, 2}), reduce);
+    EXPECT_TRUE(std::isnan(values(result)[0]) && std::isnan(values(result)[1])) << reduce;
+  }
+}
+
 }  // namespace
 }  // namespace mytorch

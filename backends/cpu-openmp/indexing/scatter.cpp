@@ -1,12 +1,15 @@
-// scatter and scatter_add. Elements with the same target differ only along `dim`, so lines along it
-// are independent. Threads divide the lines and process each in order, which gives the result of a
-// row-major loop. The targets of a single long line are divided instead. The initial values of a
-// line are copied just before elements are added, so that it stays in the cache.
+// scatter, scatter_add and scatter_reduce. Elements with the same target differ only along `dim`,
+// so lines along it are independent. Threads divide the lines and process each in order, which
+// gives the result of a row-major loop. The targets of a single long line are divided instead. The
+// initial values of a line are copied just before elements are added, so that it stays in the
+// cache.
 #include "mytorch/abi_ops/scatter.h"
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <limits>
+#include <string_view>
 #include <type_traits>
 
 #include "backends/cpu-openmp/common/index_range.h"
@@ -14,6 +17,7 @@
 #include "backends/cpu-openmp/common/move.h"
 #include "backends/cpu-openmp/indexing/indexing.h"
 #include "mytorch/abi_ops/scatter_add.h"
+#include "mytorch/abi_ops/scatter_reduce.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cpu {
@@ -36,6 +40,56 @@ struct Add {
   template <class T>
   static void put(T& to, T value) {
     to = sdk::wrapping_add(to, value);
+  }
+};
+
+template <class T>
+T multiplied(T a, T b) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return a && b;
+  } else if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));  // wraps
+  } else {
+    return static_cast<T>(static_cast<sdk::Widened<T>>(a) * static_cast<sdk::Widened<T>>(b));
+  }
+}
+
+struct Multiply {
+  template <class T>
+  static constexpr T start() {
+    return T(1);
+  }
+  template <class T>
+  static void put(T& to, T value) {
+    to = multiplied(to, value);
+  }
+};
+
+// NaN wins.
+template <bool kLargest>
+struct Extremum {
+  template <class T>
+  static constexpr T start() {
+    using Limits = std::numeric_limits<T>;
+    if constexpr (std::is_floating_point_v<T>) {
+      return kLargest ? -Limits::infinity() : Limits::infinity();
+    } else {
+      return kLargest ? Limits::lowest() : Limits::max();
+    }
+  }
+  template <class T>
+  static void put(T& to, T value) {
+    const bool wins = (kLargest ? value > to : value < to) || value != value;
+    to = wins ? value : to;  // without a branch, which would be mispredicted
+  }
+};
+
+// What elements are combined with if the old one does not count.
+template <class Op>
+struct Start {
+  template <class T>
+  static void put(T& to, T /*value*/) {
+    to = Op::template start<T>();
   }
 };
 
@@ -99,9 +153,10 @@ void for_each_of_lines(int64_t n, int64_t next, int64_t length, int64_t step, F&
 }
 
 // Lines of T are updated in place. Sums of 16-bit floats are accumulated in rows of W, float32, and
-// rounded once.
+// rounded once. With `anew`, an operation that has a start begins there instead of at the old
+// elements.
 template <class Op, class W, class T>
-void scatter_lines(mt_ctx& ctx, const Call& call) {
+void scatter_lines(mt_ctx& ctx, const Call& call, bool anew = false) {
   constexpr bool kBeside = !std::is_same_v<W, T>;
   const auto lines =
       sdk::make_lines<4>({call.index(), call.src(), call.self(), call.out()}, call.dim());
@@ -118,30 +173,38 @@ void scatter_lines(mt_ctx& ctx, const Call& call) {
       const T* src = call.src().data<const T>() + at[1];
       const T* self = call.self().data<const T>() + at[2] + low * step[2];
       T* out = call.out().data<T>() + at[3] + low * step[3];
-      const auto put = [&](W* to, int64_t to_step, int64_t value, T x) {
+      const auto put = [&](auto op, W* to, int64_t to_step, int64_t value, T x) {
         if (in_range(value, low, high)) [[likely]] {
-          Op::put(to[(value - low) * to_step], sdk::convert<W>(x));
+          op.put(to[(value - low) * to_step], sdk::convert<W>(x));
         } else if (!in_range(value, size)) {
           fail_index(call.op(), value, call.dim(), size);
         }
       };
-      const auto put_all = [&](W* to, int64_t to_step, int64_t to_next) {
+      const auto put_by = [&](auto op, W* to, int64_t to_step, int64_t to_next) {
         const int64_t is = step[0], in = next[0], ss = step[1], sn = next[1];
+        const int64_t* at_index = index;
+        const T* at_src = src;
         if (is != 1 || ss != 1 || to_step != 1) {
           for_each_of_lines(n, in, length, is, [&](int64_t i, int64_t k) {
-            put(to + i * to_next, to_step, index[k * is + i * in], src[k * ss + i * sn]);
+            put(op, to + i * to_next, to_step, index[k * is + i * in], src[k * ss + i * sn]);
           });
           return;
         }
-        for (int64_t i = 0; i < n; ++i, index += in, src += sn, to += to_next) {
+        for (int64_t i = 0; i < n; ++i, at_index += in, at_src += sn, to += to_next) {
           int64_t k = 0;
           for (; k + kStep <= length; k += kStep) {
-            __builtin_prefetch(index + k + kAhead);
+            __builtin_prefetch(at_index + k + kAhead);
 #pragma GCC unroll 8
-            for (int64_t j = k; j < k + kStep; ++j) put(to, 1, index[j], src[j]);
+            for (int64_t j = k; j < k + kStep; ++j) put(op, to, 1, at_index[j], at_src[j]);
           }
-          for (; k < length; ++k) put(to, 1, index[k], src[k]);
+          for (; k < length; ++k) put(op, to, 1, at_index[k], at_src[k]);
         }
+      };
+      const auto put_all = [&](W* to, int64_t to_step, int64_t to_next) {
+        if constexpr (requires { Op::template start<W>(); }) {
+          if (anew) put_by(Start<Op>(), to, to_step, to_next);
+        }
+        put_by(Op(), to, to_step, to_next);
       };
       if constexpr (kBeside) {
         load_lines(self, step[2], next[2], part, n, rows, part);
@@ -194,11 +257,37 @@ void scatter_add(mt_ctx& ctx, const mt_args_scatter_add& args) {
   });
 }
 
+const char* scatter_reduce_supports(const mt_args_scatter_reduce_two& args) {
+  const std::string_view reduce = args.reduce;
+  return reduce == "sum" || reduce == "mean" ? "sums and means, which scatter_add computes"
+                                             : nullptr;
+}
+
+void scatter_reduce(mt_ctx& ctx, const mt_args_scatter_reduce_two& args) {
+  const IndexOperand index(ctx, args.index);
+  const Call call(ctx, "scatter_reduce", args.dim, index.view(), args.src, args.self, args.out);
+  const std::string_view reduce = args.reduce;
+  sdk::visit_dtype(call.out().dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using W = sdk::Widened<T>;
+    const bool anew = args.include_self == 0;
+    if (reduce == "prod") {
+      scatter_lines<Multiply, W, T>(ctx, call, anew);
+    } else if (reduce == "amax") {
+      scatter_lines<Extremum<true>, W, T>(ctx, call, anew);
+    } else {
+      scatter_lines<Extremum<false>, W, T>(ctx, call, anew);
+    }
+  });
+}
+
 }  // namespace
 
 void register_scatter(KernelEntries& kernels) {
   kernels.push_back(sdk::kernel<&scatter>("lines", MT_TAKES_STRIDED));
   kernels.push_back(sdk::kernel<&scatter_add>("lines", MT_TAKES_STRIDED));
+  kernels.push_back(
+      sdk::kernel<&scatter_reduce, &scatter_reduce_supports>("lines", MT_TAKES_STRIDED));
 }
 
 }  // namespace mytorch::cpu
