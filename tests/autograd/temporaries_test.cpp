@@ -232,5 +232,39 @@ TEST(ScatterReduce, NaNIsTheExtremum) {
   }
 }
 
+// ---- others ----
+
+// Memory that is kept for later calls hides a part of the second of two functions, so the most
+// demanding one of each kind is first.
+TEST(Temporaries, AreNotMuchLargerThanOperandsAndResults) {
+  NoGradGuard no_grad;
+  const Tensor square = randn({512, 512}, kFloat32, {}, Generator(20));
+  const Tensor batch = randn({64, 512, 4}, kFloat32, {}, Generator(21));
+  const int64_t products = growth([&] {
+    matmul(square, batch);  // 64 copies of the matrix would take 64 MiB
+    einsum("ij,bjk->bik", {square, batch});
+    tensordot(batch, square, {1}, {0});
+  });
+  if (products < 0) GTEST_SKIP() << "this system does not tell the peak";
+  EXPECT_LT(products, 8 * kMiB);
+  const Tensor rows = randn({64, 65536}, kFloat32, {}, Generator(22));  // 16 MiB
+  EXPECT_LT(growth([&] {
+              cov(rows);
+              corrcoef(rows);
+            }),
+            40 * kMiB);
+  const Tensor line = std::get<0>(sort(rand({1 << 20}, kFloat32, {}, Generator(23))));
+  const Tensor elements = rows.reshape({-1}).narrow(0, 0, 1 << 20);  // 8 MiB of positions
+  EXPECT_LT(growth([&] {
+              searchsorted(line, elements);
+              bucketize(elements, line);
+            }),
+            24 * kMiB);
+  const Tensor small = randn({40, 40}, kFloat32, {}, Generator(24));  // 10 MiB
+  EXPECT_LT(growth([&] { kron(small, small); }), 16 * kMiB);
+  const Tensor repeats = ones({1 << 20}, kInt64);  // 8 MiB
+  EXPECT_LT(growth([&] { repeat_interleave(elements, repeats); }), 48 * kMiB);
+}
+
 }  // namespace
 }  // namespace mytorch
