@@ -16,7 +16,7 @@ _FLOAT32 = set(
     "layer_norm native_layer_norm rms_norm native_rms_norm group_norm native_group_norm "
     "add_layer_norm native_add_layer_norm add_rms_norm native_add_rms_norm "
     "cross_entropy cross_entropy_forward nll_loss_forward kl_div binary_cross_entropy "
-    "binary_cross_entropy_with_logits cosine_similarity cdist".split()
+    "binary_cross_entropy_with_logits cosine_similarity cdist pdist".split()
 )
 # Operators whose operands must agree in type and do not promote, and those that PyTorch widens.
 _WIDEST = set(

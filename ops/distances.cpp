@@ -5,11 +5,16 @@
 #include <vector>
 
 #include "core/types/broadcast.h"
+#include "core/types/checked.h"
 #include "mytorch/generated/bodies.h"
+#include "mytorch/ops/arange.h"
 #include "mytorch/ops/cat.h"
 #include "mytorch/ops/cdist.h"
+#include "mytorch/ops/cdist_backward.h"
 #include "mytorch/ops/linalg_vector_norm.h"
 #include "mytorch/ops/matmul.h"
+#include "mytorch/ops/maximum.h"
+#include "mytorch/ops/minimum.h"
 #include "mytorch/ops/ones.h"
 #include "mytorch/ops/ones_like.h"
 #include "mytorch/ops/sum.h"
@@ -70,6 +75,12 @@ Tensor norm_of(const Tensor& difference, double p, const Tensor& distances, int6
   return widened(distances.narrow(-2, first, difference.size(-3)));
 }
 
+// The rows of a block of pairs with all of n rows.
+int64_t rows_of_pairs(int64_t n) {
+  constexpr int64_t kPairs = int64_t{1} << 18;
+  return std::max<int64_t>(kPairs / std::max<int64_t>(n, 1), 1);
+}
+
 }  // namespace
 
 namespace shape {
@@ -95,6 +106,14 @@ TensorSpec cdist_backward(const Tensor& grad_output, const Tensor& x1, const Ten
               " are not of shape ", as_list(sizes));
   sizes.back() = x1.size(-1);
   return like(x1, std::move(sizes));
+}
+
+TensorSpec pdist(const Tensor& self, double p) {
+  check_shape(self.dim() == 2, "pdist", "self has shape ", self.sizes(), ": it must be a matrix");
+  check_floating(self, "self", "pdist");
+  check_value(p >= 0, "pdist", "p is ", p, ": it must not be negative");
+  const Wide n = self.size(0);
+  return like(self, {checked(n * (n - 1) / 2, "pdist", "the number of pairs")});
 }
 
 }  // namespace shape
@@ -130,12 +149,8 @@ Tensor cdist_backward(const Tensor& grad_output, const Tensor& x1, const Tensor&
 }
 
 Tensor pdist(const Tensor& self, double p) {
-  check_shape(self.dim() == 2, "pdist", "self has shape ", self.sizes(), ": it must be a matrix");
-  check_floating(self, "self", "pdist");
-  check_value(p >= 0, "pdist", "p is ", p, ": it must not be negative");
   // A block of rows and those behind its first one: all pairs but those within the block once.
-  constexpr int64_t kPairs = int64_t{1} << 18;
-  const int64_t n = self.size(0), most = std::max<int64_t>(kPairs / std::max<int64_t>(n, 1), 1);
+  const int64_t n = self.size(0), most = rows_of_pairs(n);
   std::vector<Tensor> parts;
   for (int64_t first = 0; first == 0 || first + 1 < n; first += most) {
     const int64_t rows = std::min(most, n - first), columns = n - first;
@@ -151,6 +166,28 @@ Tensor pdist(const Tensor& self, double p) {
 }  // namespace composite
 
 namespace grads {
+
+// The gradient of cdist, for a block of rows at a time.
+Tensor pdist_backward(const Tensor& grad, const Tensor& self, double p, const Tensor& distances) {
+  const int64_t n = self.size(0), most = rows_of_pairs(n);
+  if (grad.numel() == 0) return mytorch::zeros_like(self);
+  const Tensor columns = mytorch::arange(n, kInt64, self.device());
+  std::vector<Tensor> parts;
+  for (int64_t first = 0; first < n; first += most) {
+    const Tensor rows = columns.narrow(0, first, std::min(most, n - first)).unsqueeze(1);
+    const Tensor low = mytorch::minimum(rows, columns), high = mytorch::maximum(rows, columns);
+    // Of (low, high) in the triangle.
+    const Tensor place = (low * (2 * n - 1 - low)).floor_divide(2) + high - low - 1;
+    const Tensor none = rows == columns;
+    const Tensor from = mytorch::where(none, 0, place).reshape({-1});
+    const auto square = [&](const Tensor& x) {
+      return mytorch::where(none, 0, x.index_select(0, from).reshape(none.sizes()));
+    };
+    parts.push_back(mytorch::cdist_backward(square(grad), self.narrow(0, first, rows.size(0)), self,
+                                            p, square(distances)));
+  }
+  return joined(parts, 0);
+}
 
 // With d the differences and D the distances, the gradient is the sum over rows of x2 of
 // g * sign(d) * (|d| / D)^(p - 1). `distances` is an operand of its own.
@@ -184,9 +221,9 @@ Tensors<4> cdist_double_backward(const Tensor* grads, const Tensor& grad_output,
       Tensor bend = mytorch::where(zero, 0, g * (p - 1) / mytorch::where(zero, 1, norm));
       bend = v * bend.unsqueeze(-1);
       if (bends) {
-        // As in the gradient of a norm, which is 0 at zeros for p < 1.
+        // As in the gradient of a norm.
         const Tensor length = norm.unsqueeze(-1);
-        const Tensor none = p < 1 ? d == 0 : length == 0;
+        const Tensor none = p < 2 ? d == 0 : length == 0;
         const Tensor quotient = mytorch::where(none, 1, d.abs()) / mytorch::where(none, 1, length);
         bend = mytorch::where(none, 0, bend * quotient.pow(p - 2));
       }

@@ -126,7 +126,8 @@ Tensors<2> linear_gelu_double_backward(const Tensor* grads, const Tensor& grad_o
 Tensors<3> linear_gelu_gradient(const Tensor* grads, const Tensor& input, const Tensor& weight,
                                 const Tensor& bias, const Tensor& product, Str approximate,
                                 const bool* wanted);
-// The gradients of cdist_backward. (distances.cpp)
+// The gradients of pdist and cdist_backward. (distances.cpp)
+Tensor pdist_backward(const Tensor& grad, const Tensor& self, double p, const Tensor& distances);
 Tensors<4> cdist_double_backward(const Tensor* grads, const Tensor& grad_output, const Tensor& x1,
                                  const Tensor& x2, double p, const Tensor& distances,
                                  const bool* wanted);

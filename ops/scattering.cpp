@@ -12,6 +12,7 @@
 #include "mytorch/ops/full.h"
 #include "mytorch/ops/full_like.h"
 #include "mytorch/ops/index_put.h"
+#include "mytorch/ops/interleave_indices.h"
 #include "mytorch/ops/isnan.h"
 #include "mytorch/ops/ones.h"
 #include "mytorch/ops/ones_like.h"
@@ -205,6 +206,14 @@ TensorSpec scatter_reduce_two(const Tensor& self, int64_t dim, const Tensor& ind
   return spec_like(self);
 }
 
+TensorSpec interleave_indices(const Tensor& ends, int64_t size) {
+  const char* op = "interleave_indices";
+  check_shape(ends.dim() == 1, op, "ends has shape ", ends.sizes(), ": it must be a vector");
+  check_type(ends.dtype() == kInt64, op, "ends is ", ends.dtype(), ": it must be int64");
+  check_value(size >= 0, op, "size is ", size, ": it must not be negative");
+  return like(ends, {size});
+}
+
 }  // namespace shape
 
 namespace composite {
@@ -355,8 +364,11 @@ Tensor repeat_interleave_indices(const Tensor& repeats, std::optional<int64_t> o
   constexpr int64_t kMost = int64_t{1} << 31;
   check_value(*output_size >= 0 && *output_size <= kMost, op, "output_size ", *output_size,
               " is not in [0, ", kMost, "]");
-  const Tensor places = mytorch::arange(*output_size, kInt64, repeats.device());
-  return mytorch::searchsorted(ends, places, false, true);
+  return mytorch::interleave_indices(ends, *output_size);
+}
+
+Tensor interleave_indices(const Tensor& ends, int64_t size) {
+  return mytorch::searchsorted(ends, mytorch::arange(size, kInt64, ends.device()), false, true);
 }
 
 Tensor repeat_interleave_each(const Tensor& self, const Tensor& repeats, std::optional<int64_t> dim,

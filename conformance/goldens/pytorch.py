@@ -872,6 +872,7 @@ TWINS = {
     "convolution_backward_input": convolution_backward(0),
     "convolution_backward_weight": convolution_backward(1),
     "cdist_backward": cdist_backward,
+    "interleave_indices": lambda ends, size: torch.searchsorted(ends, torch.arange(size), right=True),
     "max_pool2d_with_indices_backward": max_pool2d_backward,
     "avg_pool2d_backward": lambda grad, size, *rest: aten.avg_pool2d_backward(
         grad, torch.zeros(size, dtype=grad.dtype), *rest

@@ -175,6 +175,13 @@ TEST(Pdist, IsTheUpperTriangleOfTheDistances) {
   const Tensor upper = triu_indices(700, 700, 1);
   const Tensor expected = cdist(x, x).index({upper[0], upper[1]});
   EXPECT_TRUE(equal(pdist(x), expected));
+  for (const double p : {1.0, 2.0, 3.0}) {
+    const Tensor weights = randn({700 * 699 / 2}, kFloat32, {}, Generator(15));
+    const Tensor u = x.clone().requires_grad_(), v = x.clone().requires_grad_();
+    pdist(u, p).backward(weights);
+    cdist(v, v, p).index({upper[0], upper[1]}).backward(weights);
+    EXPECT_TRUE(allclose(u.grad(), v.grad(), 1e-4, 1e-3)) << p;
+  }
   EXPECT_EQ(pdist(x.narrow(0, 0, 1)).numel(), 0);
   EXPECT_EQ(pdist(x.narrow(0, 0, 0)).numel(), 0);
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "backends/cpu-openmp/common/lines.h"
@@ -13,6 +14,7 @@
 #include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/cdist.h"
 #include "mytorch/abi_ops/cdist_backward.h"
+#include "mytorch/abi_ops/pdist.h"
 #include "mytorch/backend.h"
 
 namespace mytorch::cpu {
@@ -118,22 +120,25 @@ int64_t rows_of_task(int64_t rows, int64_t size) {
   return std::min(rows, std::clamp<int64_t>(65536 / std::max<int64_t>(size, 1), 32, 256));
 }
 
-template <class T>
-void measure(mt_ctx& ctx, const mt_args_cdist& args) {
+// Measures the distances between the rows of each pair of matrices, a tile at a time, of those that
+// target.wants(row, end): row < kDistanceRows + the first row of the tile, and end the column
+// behind its last one.
+template <class T, class Target>
+void measure(mt_ctx& ctx, const Pairs& pairs, const TensorView& first_rows,
+             const TensorView& other_rows, double order, const Target& target) {
   using W = sdk::Widened<T>;
-  const TensorView out = args.out;
-  const Pairs pairs(args.x1, args.x2, out);
-  const W* const x1 = widened<W, T>(ctx, args.x1);
-  const W* const x2 = widened<W, T>(ctx, args.x2);
-  T* const to = out.data<T>();
+  const W* const x1 = widened<W, T>(ctx, first_rows);
+  const W* const x2 = first_rows.data<const T>() == other_rows.data<const T>()
+                          ? x1
+                          : widened<W, T>(ctx, other_rows);
   const DistanceTiles<W>& tiles = distance_tiles<W>();
   const int64_t columns = tiles.columns(), size = pairs.size;
   const int64_t most = rows_of_task(pairs.rows, size);
   const int64_t strips = (pairs.rows + most - 1) / most;
   const int64_t panels = (pairs.others + columns - 1) / columns;
-  const Norm norm = norm_of(args.p);
+  const Norm norm = norm_of(order);
   const int64_t work = 1 + most * columns * std::max<int64_t>(size, 1) / 8;
-  const W low = least_of<W>(args.p, size);
+  const W low = least_of<W>(order, size), p = static_cast<W>(order);
   // Neighboring tasks share the rows of a strip.
   parallel_with_scratch<W>(
       ctx, pairs.count * strips * panels, 1 + 16384 / work, (size + kDistanceRows) * columns,
@@ -143,42 +148,96 @@ void measure(mt_ctx& ctx, const mt_args_cdist& args) {
           const int64_t j = task % panels * columns;
           const int64_t first = task / panels % strips * most;
           const int64_t pair = task / panels / strips;
-          const auto [at1, at2] = pairs.at(pair);
           const int64_t n = std::min(columns, pairs.others - j);
+          if (!target.wants(first, j + n)) continue;
+          const auto [at1, at2] = pairs.at(pair);
           const W* const others = x2 + at2 + j * size;
           tiles.pack(others, n, size, panel);
           const int64_t stop = std::min(first + most, pairs.rows);
-          for (int64_t i = first; i < stop; i += kDistanceRows) {
+          for (int64_t i = first; i < stop && target.wants(i, j + n); i += kDistanceRows) {
             const int64_t rows = std::min(kDistanceRows, stop - i);
             const W* const own = x1 + at1 + i * size;
-            T* const line = to + (pair * pairs.rows + i) * pairs.others + j;
-            const auto run = [&](W* result, int64_t pitch) {
-              const W p = static_cast<W>(args.p);
-              if (!tiles.measure(own, rows, panel, n, size, norm, p, low, result, pitch)) return;
+            const auto [result, pitch] = target.place(pair, i, j, tile, columns);
+            if (tiles.measure(own, rows, panel, n, size, norm, p, low, result, pitch)) {
               for (int64_t r = 0; r < rows; ++r) {
                 for (int64_t k = 0; k < n; ++k) {
                   W& each = result[r * pitch + k];
                   if (each < low || std::isinf(each)) {
-                    each = scaled_distance(own + r * size, others + k * size, size, args.p);
+                    each = scaled_distance(own + r * size, others + k * size, size, order);
                   }
                 }
               }
-            };
-            if constexpr (std::is_same_v<W, T>) {
-              run(line, pairs.others);
-            } else {
-              run(tile, columns);
-              store_lines(tile, columns, line, 1, pairs.others, n, rows);
             }
+            target.store(pair, i, j, rows, n, result, pitch);
           }
         }
       });
 }
 
+// The matrices of distances, in which tiles of their own type are computed.
+template <class T>
+struct Matrices {
+  using W = sdk::Widened<T>;
+  const Pairs& pairs;
+  T* to;
+
+  T* at(int64_t pair, int64_t i, int64_t j) const {
+    return to + (pair * pairs.rows + i) * pairs.others + j;
+  }
+  bool wants(int64_t, int64_t) const { return true; }
+  std::pair<W*, int64_t> place(int64_t pair, int64_t i, int64_t j, W* tile, int64_t columns) const {
+    if constexpr (std::is_same_v<W, T>) return {at(pair, i, j), pairs.others};
+    return {tile, columns};
+  }
+  void store(int64_t pair, int64_t i, int64_t j, int64_t rows, int64_t n, const W* tile,
+             int64_t pitch) const {
+    if constexpr (std::is_same_v<W, T>) return;
+    store_lines(tile, pitch, at(pair, i, j), 1, pairs.others, n, rows);
+  }
+};
+
+// The triangle above the diagonal of a matrix, row by row.
+template <class T>
+struct Triangle {
+  using W = sdk::Widened<T>;
+  int64_t size;
+  T* to;
+
+  bool wants(int64_t row, int64_t end) const { return row + 1 < end; }
+  std::pair<W*, int64_t> place(int64_t, int64_t, int64_t, W* tile, int64_t columns) const {
+    return {tile, columns};
+  }
+  void store(int64_t, int64_t i, int64_t j, int64_t rows, int64_t n, const W* tile,
+             int64_t pitch) const {
+    for (int64_t row = i; row < i + rows; ++row) {
+      // Of (row, column 0), which is not in the triangle.
+      const int64_t before = row * size - row * (row + 1) / 2 - row - 1;
+      const W* const from = tile + (row - i) * pitch;
+      for (int64_t k = std::max(j, row + 1); k < j + n; ++k) {
+        to[before + k] = sdk::convert<T>(from[k - j]);
+      }
+    }
+  }
+};
+
 void cdist(mt_ctx& ctx, const mt_args_cdist& args) {
-  if (TensorView(args.out).numel() == 0) return;
-  sdk::visit_floating(TensorView(args.out).dtype(),
-                      [&](auto tag) { measure<typename decltype(tag)::type>(ctx, args); });
+  const TensorView out = args.out;
+  if (out.numel() == 0) return;
+  sdk::visit_floating(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Pairs pairs(args.x1, args.x2, out);
+    measure<T>(ctx, pairs, args.x1, args.x2, args.p, Matrices<T>{pairs, out.data<T>()});
+  });
+}
+
+void pdist(mt_ctx& ctx, const mt_args_pdist& args) {
+  const TensorView out = args.out, self = args.self;
+  if (out.numel() == 0) return;
+  sdk::visit_floating(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    measure<T>(ctx, Pairs(self, self, self), self, self, args.p,
+               Triangle<T>{self.size(0), out.data<T>()});
+  });
 }
 
 template <class T>
@@ -224,7 +283,7 @@ void add_gradients(mt_ctx& ctx, const mt_args_cdist_backward& args) {
                   }
                 }
                 if (norm == Norm::kSquares) {
-                  const W divisor = length == 0 ? W(1) : length;
+                  const W divisor = length == 0 ? std::numeric_limits<W>::infinity() : length;
                   const W quotient = factor / divisor;
                   if (std::isfinite(quotient)) {
                     factor = quotient;
@@ -262,6 +321,7 @@ void cdist_backward(mt_ctx& ctx, const mt_args_cdist_backward& args) {
 
 void register_distances(KernelEntries& kernels) {
   kernels.push_back(sdk::kernel<&cdist>("tiles"));
+  kernels.push_back(sdk::kernel<&pdist>("tiles"));
   kernels.push_back(sdk::kernel<&cdist_backward>("tiles"));
 }
 

@@ -1,8 +1,10 @@
-// Binary search in sorted lines.
+// Binary search in sorted lines, and the indices of repeated elements.
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
 #include "backends/cpu-openmp/registry.h"
+#include "mytorch/abi_ops/interleave_indices.h"
 #include "mytorch/abi_ops/searchsorted.h"
 #include "mytorch/backend.h"
 
@@ -115,11 +117,28 @@ void searchsorted(mt_ctx& ctx, const mt_args_searchsorted& args) {
   });
 }
 
+// Each task looks for the index of its first result, and goes on from there.
+void interleave_indices(mt_ctx& ctx, const mt_args_interleave_indices& args) {
+  const TensorView out = args.out, all = args.ends;
+  const int64_t* const ends = all.data<const int64_t>();
+  const int64_t n = all.numel();
+  int64_t* const to = out.data<int64_t>();
+  sdk::parallel_for(ctx, 0, out.numel(), 16384, [&](int64_t begin, int64_t end) noexcept {
+    int64_t index = count_of<true, int64_t>(ends, n, begin);
+    while (begin < end) {
+      const int64_t stop = index < n ? std::min(ends[index], end) : end;
+      while (begin < stop) to[begin++] = index;
+      ++index;
+    }
+  });
+}
+
 }  // namespace
 
 void register_search(KernelEntries& kernels) {
   kernels.push_back(
       sdk::kernel<&searchsorted, &searchsorted_supports>("halving", MT_TAKES_MIXED_DTYPES));
+  kernels.push_back(sdk::kernel<&interleave_indices>("runs"));
 }
 
 }  // namespace mytorch::cpu
