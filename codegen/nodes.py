@@ -333,10 +333,10 @@ SUGAR: dict[str, tuple[str, str]] = {
         "x y w",
         "x * (1 - w) + y * w if not (abs(y - x) < inf) else x + w * (y - x) if abs(w) < 0.5 else y - (y - x) * (1 - w)",
     ),
-    # In steps, as 2^e may be out of range where the product is not.
+    # In steps, as 2^e may be out of range where the product is not. The derivative holds at x = 0, too.
     "ldexp": (
         "x e",
-        "x * exp2(e) if not (abs(e) < inf) else x if x == 0 else x if abs(x) == inf else "
+        "x * exp2(e) if not (abs(e) < inf) else x if abs(x) == inf or x == 0 and exp2(floor(e / 3)) == inf else "
         "x * exp2(floor(e / 3)) * exp2(floor(e / 3)) * exp2(e - 2 * floor(e / 3))",
     ),
     "isinf": ("x", "abs(x) == inf"),

@@ -227,8 +227,10 @@ Tensor composite::igammac(const Tensor& self, const Tensor& other) {
 }
 
 Tensor grads::igamma_slope(const Tensor& grad, const Tensor& self, const Tensor& other) {
+  // At 0, the logarithm of 0^0 is 0, and so is its derivative.
+  const Tensor base = mytorch::where((self == 1).logical_and(other == 0), 1, other);
   const Tensor slope =
-      grad * mytorch::exp(mytorch::xlogy(self - 1, other) - other - mytorch::lgamma(self));
+      grad * mytorch::exp(mytorch::xlogy(self - 1, base) - other - mytorch::lgamma(self));
   return slope.to(other.dtype()).sum_to_size(other.sizes());
 }
 

@@ -151,16 +151,17 @@ Tensor norm_backward(const Tensor& grad, const Tensor& self, const Scalar& ord,
   if (p == 1) {
     gradient = outer * x.sign();
   } else if (p == 2) {
-    // The quotient is in [-1, 1], whatever the norm; where that is 0, so is x.
-    gradient = outer * (x / where(norm == 0, 1, norm));
+    // The quotient is in [-1, 1], whatever the norm; where that is 0, there is no gradient of any
+    // order.
+    gradient = outer * (x / where(norm == 0, INFINITY, norm));
   } else if (std::isinf(p)) {
     const Tensor chosen = attains(x.abs(), norm);
     gradient = masked(chosen, x.sign() * (outer / chosen.sum(dim, true)));
   } else {
     // x / |x| * (|x| / norm)^(p - 1): the quotient neither overflows nor underflows, unlike
-    // separate powers of x and norm. Its limit is 0 where the norm is 0; for p < 1, it is defined
-    // as 0 at zeros.
-    const Tensor none = p < 1 ? x == 0 : norm == 0;
+    // separate powers of x and norm. Its limit is 0 where the norm is 0. At zeros of x, it is
+    // defined as 0 for p < 1, and its own gradient for p < 2.
+    const Tensor none = p < 2 ? x == 0 : norm == 0;
     const Tensor magnitude = where(none, 1, x.abs());
     const Tensor quotient = magnitude / where(none, 1, norm);
     gradient = where(none, 0, outer * (x.sign() * quotient.pow(p - 1)));
