@@ -145,6 +145,16 @@ TEST(Cdist, IsTheNormOfEachDifference) {
   }
 }
 
+// The second operand begins where the first one does, and is longer.
+TEST(Cdist, TakesARowAndTheMatrixThatItBegins) {
+  for (const ScalarType type : {kFloat32, kFloat16, kBFloat16}) {
+    const Tensor x = randn({300, 40}, kFloat64, {}, Generator(25)).to(type);
+    const Tensor expected = cdist(x.to(kFloat64), x.to(kFloat64)).narrow(0, 0, 1);
+    const Tensor found = cdist(x.narrow(0, 0, 1), x);
+    EXPECT_TRUE(allclose(found.to(kFloat64), expected, 2e-2, 2e-2)) << dtype_name(type);
+  }
+}
+
 TEST(Cdist, HasSecondDerivatives) {
   const Tensor x = randn({3, 4}, kFloat64, {}, Generator(12)).requires_grad_();
   const Tensor y = randn({2, 5, 4}, kFloat64, {}, Generator(13)).requires_grad_();

@@ -120,17 +120,15 @@ int64_t rows_of_task(int64_t rows, int64_t size) {
   return std::min(rows, std::clamp<int64_t>(65536 / std::max<int64_t>(size, 1), 32, 256));
 }
 
-// Measures the distances between the rows of each pair of matrices, a tile at a time, of those that
-// target.wants(row, end): row < kDistanceRows + the first row of the tile, and end the column
-// behind its last one.
+// Measures the distances between the rows of each pair of matrices, a tile at a time. Leaves out
+// tiles without elements that the target wants: wants(row, end) tells whether there are any in this
+// or a later row, before the column `end`.
 template <class T, class Target>
 void measure(mt_ctx& ctx, const Pairs& pairs, const TensorView& first_rows,
              const TensorView& other_rows, double order, const Target& target) {
   using W = sdk::Widened<T>;
   const W* const x1 = widened<W, T>(ctx, first_rows);
-  const W* const x2 = first_rows.data<const T>() == other_rows.data<const T>()
-                          ? x1
-                          : widened<W, T>(ctx, other_rows);
+  const W* const x2 = &other_rows == &first_rows ? x1 : widened<W, T>(ctx, other_rows);
   const DistanceTiles<W>& tiles = distance_tiles<W>();
   const int64_t columns = tiles.columns(), size = pairs.size;
   const int64_t most = rows_of_task(pairs.rows, size);
