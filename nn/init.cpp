@@ -294,8 +294,8 @@ void transformer_(Module& model, const TransformerInitArgs& options) {
       zero(linear->bias);
     } else if (const auto* embedding = module->as<Embedding>()) {
       draw(prefix + "weight", embedding->weight);
-      if (const int64_t row = embedding->padding_idx(); row >= 0) {
-        zeros_(embedding->weight.detach().select(0, row));
+      if (const std::optional<int64_t> row = embedding->padding_idx()) {
+        zeros_(embedding->weight.detach().select(0, *row));
       }
     } else if (const auto* attention = module->as<MultiheadAttention>()) {
       draw(prefix + "in_proj_weight", attention->in_proj_weight);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -24,6 +25,12 @@ template <size_t n>
 std::string text(const ConvPadding<n>& padding) {
   return padding.same() ? "same" : text(padding.sizes());
 }
+
+namespace functional {
+// Returns which of `rows` rows an option `padding_idx` names, counted from the first one. Throws
+// Error(kValue) if it is none of them.
+std::optional<int64_t> padding_row(std::optional<int64_t> index, int64_t rows, const char* name);
+}  // namespace functional
 
 // Returns the index of `name` among `names`. Throws Error(kValue), listing them, if it is none.
 size_t index_of_name(const char* option, Str name, std::span<const char* const> names);

@@ -67,10 +67,16 @@ Linear linear_of(const BertConfig& config, int64_t in_features, int64_t out_feat
   return linear;
 }
 
-Embedding embedding_of(const BertConfig& config, int64_t rows, int64_t padding_idx = -1) {
+std::optional<int64_t> padding_of(const BertConfig& config) {
+  if (config.pad_token_id < 0) return {};
+  return config.pad_token_id;
+}
+
+Embedding embedding_of(const BertConfig& config, int64_t rows,
+                       std::optional<int64_t> padding_idx = {}) {
   Embedding embedding(rows, config.hidden_size, {.padding_idx = padding_idx});
   init::normal_(embedding.weight, 0, config.initializer_range);
-  if (padding_idx >= 0) init::zeros_(embedding.weight.detach().select(0, padding_idx));
+  if (padding_idx) init::zeros_(embedding.weight.detach().select(0, *padding_idx));
   return embedding;
 }
 
@@ -99,7 +105,7 @@ std::string BertConfig::json() const {
 }
 
 BertEmbeddings::BertEmbeddings(const BertConfig& config)
-    : word_embeddings(embedding_of(config, config.vocab_size, config.pad_token_id)),
+    : word_embeddings(embedding_of(config, config.vocab_size, padding_of(config))),
       position_embeddings(embedding_of(config, config.max_position_embeddings)),
       token_type_embeddings(embedding_of(config, config.type_vocab_size)),
       layer_norm(norm_of(config)),

@@ -26,17 +26,16 @@ void reset_linear(const Tensor& weight, const Tensor& bias) {
   if (bias.defined()) init::uniform_(bias, -bound, bound);
 }
 
-void reset_embedding(const Tensor& weight, int64_t padding_idx) {
+void reset_embedding(const Tensor& weight, std::optional<int64_t> padding_idx) {
   init::normal_(weight);
-  if (padding_idx >= 0) init::zeros_(weight.detach().select(0, padding_idx));
+  if (padding_idx) init::zeros_(weight.detach().select(0, *padding_idx));
 }
 
-Tensor embedding_table(const char* module, int64_t rows, int64_t width, int64_t padding_idx) {
+// Returns a table, and makes the row that pads count from the first.
+Tensor embedding_table(const char* module, int64_t rows, int64_t width,
+                       std::optional<int64_t>* padding_idx) {
   check_at_least(module, 0, {{"num_embeddings", rows}, {"width", width}});
-  if (padding_idx < -1 || padding_idx >= rows) {
-    fail(ErrorCode::kValue, "[", module, "] padding_idx ", padding_idx, " is not a row of ", rows,
-         ": give one from 0 to ", rows - 1, ", or -1 for none");
-  }
+  *padding_idx = functional::padding_row(*padding_idx, rows, module);
   return empty({rows, width}, kFloat32);
 }
 
@@ -170,7 +169,7 @@ std::string Unflatten::describe() const {
 
 Embedding::Embedding(int64_t num_embeddings, int64_t width, EmbeddingArgs options)
     : options_(options) {
-  weight = embedding_table("Embedding", num_embeddings, width, options.padding_idx);
+  weight = embedding_table("Embedding", num_embeddings, width, &options_.padding_idx);
   register_parameter("weight", weight);
   reset_parameters();
 }
@@ -184,13 +183,13 @@ Tensor Embedding::forward(const Tensor& indices) {
 std::string Embedding::describe() const {
   return absl::StrCat(
       "Embedding(", weight.size(0), ", ", weight.size(1),
-      options_.padding_idx < 0 ? "" : absl::StrCat(", padding_idx=", options_.padding_idx),
+      options_.padding_idx ? absl::StrCat(", padding_idx=", *options_.padding_idx) : "",
       options_.max_norm ? absl::StrCat(", max_norm=", *options_.max_norm) : "", ")");
 }
 
 EmbeddingBag::EmbeddingBag(int64_t num_embeddings, int64_t width, EmbeddingBagArgs options)
     : options_(options) {
-  weight = embedding_table("EmbeddingBag", num_embeddings, width, options.padding_idx);
+  weight = embedding_table("EmbeddingBag", num_embeddings, width, &options_.padding_idx);
   register_parameter("weight", weight);
   reset_parameters();
 }
@@ -227,7 +226,7 @@ std::string EmbeddingBag::describe() const {
   return absl::StrCat(
       "EmbeddingBag(", weight.size(0), ", ", weight.size(1),
       ", mode=", kBagModes[static_cast<size_t>(mode)],
-      options_.padding_idx < 0 ? "" : absl::StrCat(", padding_idx=", options_.padding_idx),
+      options_.padding_idx ? absl::StrCat(", padding_idx=", *options_.padding_idx) : "",
       options_.max_norm ? absl::StrCat(", max_norm=", *options_.max_norm) : "", ")");
 }
 

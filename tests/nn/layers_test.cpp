@@ -9,6 +9,7 @@
 #include "mytorch/nn/activation.h"
 #include "mytorch/nn/conv.h"
 #include "mytorch/nn/dropout.h"
+#include "mytorch/nn/functional.h"
 #include "mytorch/nn/init.h"
 #include "mytorch/nn/linear.h"
 #include "mytorch/nn/loss.h"
@@ -298,6 +299,25 @@ TEST(EmbeddingTest, GathersRows) {
   expect_values(embedding.weight.grad(), {0, 0, 0, 0, 2, 2});
   expect_error(ErrorCode::kValue, {"[Embedding]", "3"},
                [] { Embedding(3, 1, {.padding_idx = 3}); });
+  expect_error(ErrorCode::kValue, {"[Embedding]", "-4"},
+               [] { Embedding(3, 1, {.padding_idx = -4}); });
+}
+
+TEST(EmbeddingTest, ANegativePaddingIndexCountsFromTheLast) {
+  Embedding embedding(3, 2, {.padding_idx = -1});
+  EXPECT_EQ(embedding.padding_idx(), 2);
+  expect_values(embedding.weight.detach().select(0, 2), {0, 0});
+  sum(embedding(tensor(std::vector<int64_t>{0, 2}))).backward();
+  expect_values(embedding.weight.grad(), {1, 1, 0, 0, 0, 0});
+  const Tensor table = ones({3, 2}).requires_grad_();
+  functional::embedding(tensor(std::vector<int64_t>{0, 2}), table, {.padding_idx = -1})
+      .sum()
+      .backward();
+  expect_values(table.grad(), {1, 1, 0, 0, 0, 0});
+  const Tensor bags =
+      functional::embedding_bag(tensor(std::vector<int64_t>{0, 2}).reshape({1, 2}), table.detach(),
+                                {.mode = EmbeddingBagMode::kSum, .padding_idx = -1});
+  expect_values(bags, {1, 1});
 }
 
 TEST(ActivationTest, ComputesItsFunction) {

@@ -299,7 +299,7 @@ struct EmbeddingBagFuncArgs {
   Tensor offsets = {};
   Tensor per_sample_weights = {};
   OneOf<EmbeddingBagMode> mode = EmbeddingBagMode::kMean;
-  int64_t padding_idx = -1;
+  std::optional<int64_t> padding_idx = {};
   bool scale_grad_by_freq = false;
   bool include_last_offset = false;
   std::optional<double> max_norm = {};

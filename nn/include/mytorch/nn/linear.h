@@ -118,7 +118,8 @@ class Unflatten final : public Layer<Unflatten> {
 };
 
 struct EmbeddingArgs {
-  int64_t padding_idx = -1;  // a row that stays zero and gets no gradient; -1 for none
+  // A row that stays zero and gets no gradient; a negative one counts from the last.
+  std::optional<int64_t> padding_idx = {};
   bool scale_grad_by_freq = false;
   // The longest that a row may be, in the norm `norm_type`: forward first shortens longer ones of
   // the rows that it looks up, in `weight` itself.
@@ -136,7 +137,7 @@ class Embedding final : public Layer<Embedding> {
   Tensor forward(const Tensor& indices) override;
   std::string describe() const override;
   void reset_parameters();
-  int64_t padding_idx() const { return options_.padding_idx; }
+  std::optional<int64_t> padding_idx() const { return options_.padding_idx; }
 
   Tensor weight;  // (num_embeddings, width)
 
@@ -150,7 +151,7 @@ const char* name_of(EmbeddingBagMode mode);
 
 struct EmbeddingBagArgs {
   OneOf<EmbeddingBagMode> mode = EmbeddingBagMode::kMean;  // or "sum", "mean", "max"
-  int64_t padding_idx = -1;  // indices that are left out of the bags; -1 for none
+  std::optional<int64_t> padding_idx = {};  // as of Embedding; such indices are left out of bags
   bool scale_grad_by_freq = false;
   bool include_last_offset = false;     // whether the last offset is the number of indices
   std::optional<double> max_norm = {};  // as of Embedding
