@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/runtime/device_registry.h"
+#include "core/types/holds.h"
 #include "core/types/strides.h"
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/arange.h"
@@ -48,6 +49,14 @@ void check_range(T start, T end, T step) {
   check_value(step != 0, "arange", "step is 0: give another");
   check_value(step > 0 ? end >= start : end <= start, "arange", "a step of ", step,
               " never leads from ", start, " to ", end, ": change its sign, or swap the ends");
+}
+
+// Throws Error(kValue) unless a type of integers has the first and the last value of a range.
+void check_values(ScalarType type, const Scalar& first, const Scalar& last, const char* op) {
+  for (const Scalar& value : {first, last}) {
+    check_value(holds(type, value), op, number_text(value), " is not a value of ", dtype_name(type),
+                ": give one that is, or choose another dtype");
+  }
 }
 
 }  // namespace
@@ -100,6 +109,10 @@ TensorSpec arange(const Scalar& start, const Scalar& end, const Scalar& step,
   if (is_integral(type)) {  // as in ATen, fractions are dropped first
     check_range(start.to_int(), end.to_int(), step.to_int());
     n = count_integers(start.to_int(), end.to_int(), step.to_int());
+    if (n > 0) {
+      const Wide last = Wide{start.to_int()} + Wide{n - 1} * step.to_int();
+      check_values(type, start.to_int(), static_cast<int64_t>(last), "arange");
+    }
   } else {
     check_range(start.to_double(), end.to_double(), step.to_double());
     n = count_reals(start.to_double(), end.to_double(), step.to_double());
@@ -168,6 +181,7 @@ Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps,
   check_type(type != kBool, "linspace", "there are no ranges of bools");
   check_value(steps >= 0, "linspace", steps, " steps: give at least 0");
   if (steps <= 1) return mytorch::full({steps}, start, type, device);
+  check_values(type, start, end, "linspace");
   const double first = start.to_double();
   const double last = end.to_double();
   const double step = (last - first) / static_cast<double>(steps - 1);

@@ -61,26 +61,6 @@ bool holds(ScalarType type, const mt_tensor* number) {
          mytorch::holds(type, Scalar(*static_cast<const int64_t*>(number->dl.data)));
 }
 
-// Returns whether the operator adds, subtracts, multiplies or combines bits, and does nothing else:
-// then the low bits of its result depend on those of its operands alone. (codegen/nodes.py says so
-// of these nodes and of those that choose an operand, which do not make another number of it.)
-bool wraps(const OpInfo& op) {
-  bool combines = false;
-  for (int i = 0; i < op.num_programs; ++i) {
-    const mt_program& program = *op.programs[i];
-    for (int k = 0; k < program.num_nodes; ++k) {
-      const std::string_view node = program.nodes[k].op;
-      if (node == "input" || node == "scalar" || node == "const" || node == "cast") continue;
-      constexpr std::string_view kModular[] = {"add",         "sub",        "mul",        "neg",
-                                               "bitwise_and", "bitwise_or", "bitwise_xor"};
-      if (std::find(std::begin(kModular), std::end(kModular), node) == std::end(kModular))
-        return false;
-      combines = true;
-    }
-  }
-  return combines;
-}
-
 // Returns the offset in the argument struct of the i-th tensor argument.
 uint32_t field_of(const OpInfo& op, int i) {
   for (int k = 0; k < op.num_args; ++k) {
@@ -137,7 +117,7 @@ void check_holds(const OpInfo& op, PointwiseInputs in, ScalarType compute) {
       in.inputs[i] = &in.hosts[i];
       continue;
     }
-    if (compute == kUInt8 && value < 0 && value >= -UINT8_MAX && wraps(op)) continue;
+    if (wraps(op, compute, value)) continue;
     fail(ErrorCode::kValue, "[", op.base, "] the number ", value, " is outside of ",
          dtype_name(compute),
          ", in which this is computed: give one that fits, or convert the tensor with to(kInt64)");

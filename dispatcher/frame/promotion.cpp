@@ -1,6 +1,13 @@
 #include "dispatcher/frame/promotion.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <string_view>
+
 #include "core/types/errors.h"
+#include "core/types/holds.h"
 
 namespace mytorch {
 namespace {
@@ -12,6 +19,26 @@ ScalarType combine(ScalarType high, ScalarType low) {
   if (is_complex(low)) return promote_types(high, low);
   if (high == kBool || is_floating_point(low)) return promote_types(high, low);
   return high;
+}
+
+// Whether the operator adds, subtracts, multiplies or combines bits, and does nothing else:
+// then the low bits of its result depend on those of its operands alone. (codegen/nodes.py says so
+// of these nodes and of those that choose an operand, which do not make another number of it.)
+bool is_modular(const OpInfo& op) {
+  bool combines = false;
+  for (int i = 0; i < op.num_programs; ++i) {
+    const mt_program& program = *op.programs[i];
+    for (int k = 0; k < program.num_nodes; ++k) {
+      const std::string_view node = program.nodes[k].op;
+      if (node == "input" || node == "scalar" || node == "const" || node == "cast") continue;
+      constexpr std::string_view kModular[] = {"add",         "sub",        "mul",        "neg",
+                                               "bitwise_and", "bitwise_or", "bitwise_xor"};
+      if (std::find(std::begin(kModular), std::end(kModular), node) == std::end(kModular))
+        return false;
+      combines = true;
+    }
+  }
+  return combines;
 }
 
 constexpr bool takes(uint16_t types, ScalarType type) {
@@ -55,15 +82,30 @@ void check_types(const OpInfo& op, const mt_tensor* const* operands) {
   }
 }
 
-void refuse_fraction(const OpInfo& op, const char* arg, double value, mt_dtype compute) {
-  fail(ErrorCode::kType, "[", op.base, "] ", arg, " is ", value, ", but the computation is in ",
-       dtype_name(from_abi(compute)), ": give a whole number, or convert an operand with to()");
+bool wraps(const OpInfo& op, ScalarType compute, int64_t value) {
+  return compute == kUInt8 && value < 0 && value >= -UINT8_MAX && is_modular(op);
 }
 
-void refuse_complex_number(const OpInfo& op, const char* arg, mt_dtype compute) {
-  fail(ErrorCode::kType, "[", op.base, "] ", arg,
-       " is a complex number, but the computation is in ", dtype_name(from_abi(compute)),
-       ": convert an operand with to(kComplex64)");
+void check_whole_number(const OpInfo& op, int arg, const Scalar& value, mt_dtype compute) {
+  const char* const name = op.args[arg].name;
+  const ScalarType type = from_abi(compute);
+  if (value.is_complex()) {
+    fail(ErrorCode::kType, "[", op.base, "] ", name,
+         " is a complex number, but the computation is in ", dtype_name(type),
+         ": convert an operand with to(kComplex64)");
+  }
+  if (value.is_float()) {
+    const double x = value.to_double();
+    if (x != std::trunc(x) || std::isinf(x)) {
+      fail(ErrorCode::kType, "[", op.base, "] ", name, " is ", x, ", but the computation is in ",
+           dtype_name(type), ": give a whole number, or convert an operand with to()");
+    }
+  }
+  if (!holds(type, value) && !wraps(op, type, value.to_int())) {
+    fail(ErrorCode::kValue, "[", op.base, "] ", name, " is ", number_text(value), ", outside of ",
+         dtype_name(type), ", in which this is computed: give one that fits, or convert an ",
+         "operand with to(kInt64)");
+  }
 }
 
 void ResultType::add(const mt_tensor* operand) {

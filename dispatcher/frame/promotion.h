@@ -3,8 +3,6 @@
 // a higher category (bool < integer < float < complex).
 #pragma once
 
-#include <cmath>
-
 #include "dispatcher/table/op.h"
 #include "mytorch/abi.h"
 #include "mytorch/dtype.h"
@@ -28,25 +26,22 @@ class ResultType {
 // of the tensor arguments.
 void check_types(const OpInfo& op, const mt_tensor* const* operands);
 
-// Throw Error(kType): the operator, or the computation, takes no complex numbers.
+// Throws Error(kType): the operator takes no complex numbers.
 [[noreturn]] void refuse_complex(const OpInfo& op, const char* name, ScalarType type);
-[[noreturn]] void refuse_complex_number(const OpInfo& op, const char* arg, mt_dtype compute);
 
-// Numbers that do not promote are not truncated: throws Error(kType) for a number with a fraction
-// if the compute type is an integer type.
-[[noreturn]] void refuse_fraction(const OpInfo& op, const char* arg, double value,
-                                  mt_dtype compute);
+// Returns whether a negative number stands for its low bits in an unsigned type, as in x + -1: the
+// operator adds, subtracts, multiplies or combines bits, and does nothing else.
+bool wraps(const OpInfo& op, ScalarType compute, int64_t value);
+
+// Throws Error for a complex number if the computation is not complex, and, if it is in integers,
+// for one that has a fraction or is not a value of their type: numbers that do not promote are
+// neither truncated nor wrapped.
+void check_whole_number(const OpInfo& op, int arg, const Scalar& value, mt_dtype compute);
 inline void check_number(const OpInfo& op, int arg, const Scalar& value, mt_dtype compute) {
-  if (value.is_complex()) [[unlikely]] {
-    if (compute.code != MT_COMPLEX) refuse_complex_number(op, op.args[arg].name, compute);
+  const bool floats = compute.code == MT_FLOAT || compute.code == MT_BFLOAT;
+  if (compute.code == MT_COMPLEX || (floats && !value.is_complex())) [[likely]]
     return;
-  }
-  if (!value.is_float() || compute.code == MT_FLOAT || compute.code == MT_BFLOAT ||
-      compute.code == MT_COMPLEX) {
-    return;
-  }
-  const double x = value.to_double();
-  if (x != std::trunc(x) || std::isinf(x)) refuse_fraction(op, op.args[arg].name, x, compute);
+  check_whole_number(op, arg, value, compute);
 }
 
 }  // namespace mytorch

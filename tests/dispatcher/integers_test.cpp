@@ -78,8 +78,17 @@ TEST(Integers, NumbersOutsideOfTheTypeAreRefused) {
   refused([&] { scatter(bytes, 0, tensor({0}), 300); }, "[scatter] full: fill_: 300");
   refused([&] { index_fill(bytes, 0, tensor({0}), 300); }, "[index_fill]");
   refused([&] { pad(bytes, {1, 1}, "constant", 300); }, "[pad]");
+  refused([&] { hardtanh(small, -300, 300); }, "[hardtanh] min_val is -300, outside of int8");
+  refused([&] { hardtanh(bytes, -1, 7); }, "[hardtanh] min_val is -1, outside of uint8");
+  refused([&] { threshold(small, 3, 700); }, "[threshold] value is 700, outside of int8");
+  refused([&] { add(small, small, 300); }, "[add] alpha is 300, outside of int8");
+  refused([&] { addcmul(small, small, small, 300); }, "[addcmul] value is 300, outside of int8");
+  refused([] { linspace(0, 300, 4, kUInt8); }, "[linspace] 300 is not a value of uint8");
+  refused([] { arange(0, 400, 100, kUInt8); }, "[arange] 300 is not a value of uint8");
+  EXPECT_EQ(integers_of(arange(0, 300, 100, kUInt8)), (std::vector<int64_t>{0, 100, 200}));
   // Where the low bits alone count, an unsigned type stands for negative numbers.
   EXPECT_EQ(integers_of(bytes + -1), (std::vector<int64_t>{255, 0, 199, 254}));
+  EXPECT_EQ(integers_of(add(bytes, bytes, -1)), (std::vector<int64_t>{0, 0, 0, 0}));
   EXPECT_EQ(integers_of(bytes * -1), (std::vector<int64_t>{0, 255, 56, 1}));
   EXPECT_EQ(integers_of(bitwise_and(bytes, -2)), (std::vector<int64_t>{0, 0, 200, 254}));
   EXPECT_EQ(integers_of(clamp(small, -128, 127)), (std::vector<int64_t>{100, -100}));
