@@ -34,6 +34,12 @@ set(MYTORCH_QUICK_COMPILE $<$<CONFIG:Release>:-O1>)
 if(MYTORCH_SANITIZE MATCHES undefined)
   list(APPEND MYTORCH_QUICK_COMPILE $<$<COMPILE_LANGUAGE:C,CXX>:-fno-sanitize=undefined>)
 endif()
+# Modules, operators that consist of others, and the compiler of programs run for microseconds, in kernels that are
+# optimized. GCC compiles them in two thirds of the time if it inlines small functions and does little else.
+set(MYTORCH_OPTIMIZE_HOST "")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "Release" AND MYTORCH_OPTIMIZE STREQUAL "-O2")
+  set(MYTORCH_OPTIMIZE_HOST -O1 -finline-small-functions -findirect-inlining)
+endif()
 # Generated wrappers of operators are half of the library, and instantiate a few templates for each record. Under
 # sanitizers, optimization more than doubles their compile time, and finds nothing.
 set(MYTORCH_OPTIMIZE_WRAPPERS "" CACHE STRING "The optimization of generated wrappers, if it differs from the others'")
