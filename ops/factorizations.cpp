@@ -395,6 +395,14 @@ Tensors<2> householder_product_backward(const Tensor& grad, const Tensor& input,
           k == 0 ? zeros_like_shape(tau, tau.sizes()) : mytorch::cat(of_factors, -1)};
 }
 
+// Divides by differences of values, or by their distance from 0, what makes their vectors turn.
+// Equal values that a function does not tell apart, such as those below the largest one in its
+// gradient, pass no gradient to their vectors, and then nothing turns.
+static Tensor over_gaps(const Tensor& turns, const Tensor& gaps) {
+  const Tensor still = mytorch::logical_and(mytorch::eq(gaps, 0), mytorch::eq(turns, 0));
+  return turns / (gaps + still.to(gaps.dtype()));
+}
+
 Tensor eigh_backward(const Tensor* grads, const Tensor& a, Str uplo, const Tensor& values,
                      const Tensor& vectors) {
   const bool computed = vectors.dim() == a.dim();
@@ -407,10 +415,11 @@ Tensor eigh_backward(const Tensor* grads, const Tensor& a, Str uplo, const Tenso
   }
   const Tensor one = unit_of(values, v.size(-1));
   const Tensor gaps = values.unsqueeze(-2) - values.unsqueeze(-1) + one;
-  Tensor inner = product_of(mytorch::mH(v), of_v) / gaps * (1.0 - one);
-  if (grads[0].defined()) inner = inner + as_diagonal(grads[0]);
   // Only the Hermitian part of a change of the matrix matters.
-  return product_of(product_of(v, (inner + mytorch::mH(inner)) * 0.5), mytorch::mH(v));
+  const Tensor turns = product_of(mytorch::mH(v), of_v);
+  Tensor inner = over_gaps((turns - mytorch::mH(turns)) * 0.5, gaps);
+  if (grads[0].defined()) inner = inner + as_diagonal(grads[0]);
+  return product_of(product_of(v, inner), mytorch::mH(v));
 }
 
 // C. B. Boeddeker et al., On the computation of complex-valued gradients, 2017, with vectors of
@@ -430,7 +439,7 @@ Tensor eig_backward(const Tensor* grads, const Tensor& a, const Tensor& values,
     const Tensor one = unit_of(v, v.size(-1));
     const Tensor gaps = mytorch::conj(values.unsqueeze(-2) - values.unsqueeze(-1)) + one;
     const Tensor others = product - product_of(vh, v) * lengths.unsqueeze(-2);
-    inner = sum_of(inner, others / gaps * (1.0 - one));
+    inner = sum_of(inner, over_gaps(others * (1.0 - one), gaps));
   }
   return std::get<0>(mytorch::linalg_solve_forward(vh, product_of(inner, vh), true));
 }
@@ -464,23 +473,25 @@ Tensor svd_backward(const Tensor* grads, const Tensor& a, const Tensor& u_given,
     of_u =
         with_phases(of_u.defined() ? of_u : zeros_like_shape(u, u.sizes()), u, mytorch::imag(turn));
     // Only the common angle of a left and a right vector is free.
-    const Tensor angles = mytorch::imag(diagonal_of_product(mytorch::mH(u), of_u)) / s;
+    const Tensor angles = over_gaps(mytorch::imag(diagonal_of_product(mytorch::mH(u), of_u)), s);
     inner = as_diagonal(angles * Scalar::complex(0, 1));
   }
   if (of_u.defined()) {
-    inner = sum_of(inner, skew(product_of(mytorch::mH(u), of_u)) / gaps * s.unsqueeze(-2));
+    inner =
+        sum_of(inner, over_gaps(skew(product_of(mytorch::mH(u), of_u)), gaps) * s.unsqueeze(-2));
   }
   if (grads[2].defined()) {
-    inner = sum_of(inner, s.unsqueeze(-1) * (skew(product_of(vh, mytorch::mH(grads[2]))) / gaps));
+    inner = sum_of(inner,
+                   s.unsqueeze(-1) * over_gaps(skew(product_of(vh, mytorch::mH(grads[2]))), gaps));
   }
   if (grads[1].defined()) inner = sum_of(inner, as_diagonal(grads[1]));
   Tensor result = product_of(product_of(u, inner), vh);
   if (of_u.defined() && m > k) {
-    const Tensor scaled = of_u / s.unsqueeze(-2);
+    const Tensor scaled = over_gaps(of_u, s.unsqueeze(-2));
     result = result + product_of(scaled - product_of(u, product_of(mytorch::mH(u), scaled)), vh);
   }
   if (grads[2].defined() && n > k) {
-    const Tensor scaled = grads[2] / s.unsqueeze(-1);
+    const Tensor scaled = over_gaps(grads[2], s.unsqueeze(-1));
     result = result + product_of(u, scaled - product_of(product_of(scaled, mytorch::mH(vh)), vh));
   }
   return result;
