@@ -1,5 +1,6 @@
 #include "mytorch/autograd/checkpoint.h"
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "autograd/access.h"
 #include "autograd/autocast/state.h"
+#include "core/tensor/capture_layer.h"
 #include "core/types/errors.h"
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/record.h"
@@ -63,6 +65,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
     SavedTensorHooks hooks(
         [self](const Tensor& value) -> SavedTensorHooks::Packed {
           self->forms_.emplace_back(value);
+          if (recording_graph()) self->kept_.push_back(value.detach());
           return std::make_shared<Packed>(Packed{self, self->forms_.size() - 1});
         },
         [](const SavedTensorHooks::Packed& packed) {
@@ -72,6 +75,11 @@ class Frame : public std::enable_shared_from_this<Frame> {
     in_forward_ = true;
     std::vector<Tensor> results = function_(inputs);
     in_forward_ = false;
+    // A graph cannot draw numbers a second time: what a function that draws saves is kept.
+    const auto has_drawn = [](const GeneratorState& state) {
+      return state.generator.call() != state.call || state.generator.seed() != state.seed;
+    };
+    if (std::none_of(generators_.begin(), generators_.end(), has_drawn)) kept_.clear();
     return results;
   }
 
@@ -89,6 +97,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
            "[checkpoint] the function runs backward through itself; do that "
            "outside the checkpoint");
     }
+    if (index < kept_.size()) return kept_[index];
     if (index >= values_.size() || !values_[index].defined()) recompute();
     return std::exchange(values_[index], Tensor());
   }
@@ -114,6 +123,8 @@ class Frame : public std::enable_shared_from_this<Frame> {
     }};
 
     values_.clear();
+    // The default generator of the forward, whichever is that of this backward.
+    const GeneratorGuard random(generators_.front().generator);
     EnableGradGuard grad;
     const AutocastScope autocast(autocast_);
     SavedTensorHooks hooks(
@@ -145,6 +156,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   std::vector<GeneratorState> generators_;
   autocast::State autocast_;  // of the forward
   std::vector<Form> forms_;
+  std::vector<Tensor> kept_;  // all values, if they cannot be computed again
   bool in_forward_ = false;
   std::recursive_mutex mutex_;  // several threads may run its backward, which may nest
   std::vector<Tensor> values_;

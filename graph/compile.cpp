@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "autograd/access.h"
 #include "core/types/errors.h"
 #include "graph/breaks/session.h"
 #include "graph/capture/capture.h"
@@ -15,6 +16,7 @@
 #include "graph/run/dynamic.h"
 #include "graph/run/joint.h"
 #include "graph/run/plan.h"
+#include "mytorch/autograd/record.h"
 #include "mytorch/check.h"
 
 namespace mytorch::graph {
@@ -25,6 +27,35 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
+
+// The histories of arguments before a call.
+class Histories {
+ public:
+  explicit Histories(const std::vector<Tensor>& arguments) {
+    for (const Tensor& argument : arguments) {
+      edges_.emplace_back(argument.requires_grad() ? autograd::edge_of(argument.impl())
+                                                   : autograd::Edge());
+    }
+  }
+
+  // Throws Error(kUnsupported) if the function has written an argument with a history, or given it
+  // one: a replay would not, and gradients would take another way.
+  void check(const std::vector<Tensor>& arguments) const {
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      if (!arguments[i].requires_grad() || arguments[i].is_leaf()) continue;
+      const autograd::Edge now = autograd::edge_of(arguments[i].impl());
+      const autograd::Edge before = edges_[i].get();
+      if (now.node == before.node && now.input == before.input) continue;
+      fail(ErrorCode::kUnsupported, "[compile] the function writes argument ", i, ", of shape ",
+           shape_str(arguments[i].sizes()),
+           ", in place and records the write for gradients, which a replay cannot: write a clone() "
+           "of it, and return that");
+    }
+  }
+
+ private:
+  std::vector<autograd::CountedEdge> edges_;
+};
 
 }  // namespace
 
@@ -143,15 +174,18 @@ struct Cache::Impl {
     }
     const auto begin = Clock::now();
     Recording recording;
+    const Histories histories(arguments);
     std::vector<Tensor> results;
     if (!options.allow_breaks) {
       Capture capture(arguments);
       results = function();
+      histories.check(arguments);
       finish(&recording, &capture, arguments, results);
     } else if (!record_whole(&recording, arguments, function, &results)) {
       breaks = true;
       return results;
     }
+    histories.check(arguments);
     run_passes(&recording.recorded);
     guards.finish(recording.forward(), arguments);
     recording.guards = std::move(guards);

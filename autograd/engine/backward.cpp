@@ -7,6 +7,7 @@
 
 #include "autograd/engine/gradients.h"
 #include "autograd/engine/task.h"
+#include "autograd/leaves.h"
 #include "autograd/meta.h"
 #include "autograd/operators.h"
 #include "autograd/vmap/batched.h"
@@ -162,6 +163,19 @@ std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList grad_
            ": set allow_unused = true to get an undefined gradient, or materialize_grads = true to "
            "get zeros");
     }
+  }
+  return gradients;
+}
+
+std::vector<Tensor> partial_gradients(TensorList outputs, TensorList inputs,
+                                      TensorList grad_outputs) {
+  Task task({.retain_graph = true, .ends_at_captures = true});
+  add_roots("grad", &task, outputs, grad_outputs);
+  for (size_t i = 0; i < inputs.size(); ++i) task.capture(input_edge("grad", i, inputs[i]));
+  run_task(task);
+  std::vector<Tensor> gradients;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    gradients.push_back(std::move(task.captured(static_cast<int32_t>(i))));
   }
   return gradients;
 }

@@ -141,10 +141,17 @@ void queue_callback(std::function<void()> function) {
   Node* node = state.node;
   Tensor* grads = state.grads();
   const bool is_leaf = NodeAccess::is_leaf(node);
+  if (options_.ends_at_captures) [[unlikely]] {
+    for (int32_t c = state.captures; c >= 0; c = captures_[c].next) {
+      captures_[c].gradient = std::move(grads[captures_[c].edge.get().input]);
+    }
+  }
   if (NodeAccess::extras(node) != nullptr) [[unlikely]]
     run_hooks(node, grads);
-  for (int32_t c = state.captures; c >= 0; c = captures_[c].next) {
-    captures_[c].gradient = grads[captures_[c].edge.get().input];
+  if (!options_.ends_at_captures) [[likely]] {
+    for (int32_t c = state.captures; c >= 0; c = captures_[c].next) {
+      captures_[c].gradient = grads[captures_[c].edge.get().input];
+    }
   }
   if (state.executes) {
     bool any = false;

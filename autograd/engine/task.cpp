@@ -4,6 +4,7 @@
 
 #include "autograd/engine/gradients.h"
 #include "autograd/operators.h"
+#include "core/tensor/capture_layer.h"
 #include "core/types/errors.h"
 
 namespace mytorch::autograd {
@@ -42,7 +43,11 @@ NodeState* ReadyHeap::pop() {
 }
 
 Task::Task(const TaskOptions& options)
-    : options_(options), id_(new_id()), check_nan_(thread_data.check_nan), memory_(take_memory()) {}
+    : options_(options),
+      id_(new_id()),
+      // The gradients of a recording have no values.
+      check_nan_(thread_data.check_nan && !recording_graph()),
+      memory_(take_memory()) {}
 
 Task::~Task() {
   if (executed_ < size_) {

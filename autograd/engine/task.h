@@ -60,6 +60,9 @@ struct TaskMemory {
 struct TaskOptions {
   bool retain_graph = false;
   bool create_graph = false;
+  // Gradients that are captured go no further, as if their tensors had no history, and hooks of
+  // these tensors do not see them.
+  bool ends_at_captures = false;
 };
 
 class Task {

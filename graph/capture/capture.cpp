@@ -17,6 +17,13 @@
 
 namespace mytorch::graph {
 
+// Returns the elements of a tensor on the CPU, in order.
+Tensor elements_of(const Tensor& tensor) {
+  const LayerMask masked(~0u);
+  const Tensor host = tensor.detach().to(kCPU).contiguous();
+  return host.impl()->storage == tensor.impl()->storage ? host.clone() : host;
+}
+
 struct Capture::State {
   Recorded recorded;
   bool is_middle = false;           // of a function that has breaks
@@ -85,8 +92,14 @@ struct Capture::State {
     int32_t buffer = find_buffer(impl);
     if (buffer < 0) {
       // Without a reference, which would change what autograd does with the tensor.
+      if (!is_middle) refuse_history(tensor);
       const int32_t index = is_middle ? -1 : add_outside(owner_of(tensor));
       buffer = add_buffer(impl, Origin::kOutside, index);
+    }
+    if (!is_middle && tensor.is_view() && !made.contains(&impl) &&
+        graph().buffers[buffer].origin == Origin::kOutside) {
+      made.insert(&impl);
+      recorded.views.push_back(tensor);
     }
     return value(buffer, impl);
   }
@@ -98,12 +111,35 @@ struct Capture::State {
     return root.is_leaf() ? root : root.detach();
   }
 
+  // Its gradient would be that of the first call.
+  static void refuse_history(const Tensor& tensor) {
+    if (!grad_enabled() || !tensor.requires_grad() || tensor.is_leaf()) return;
+    const Tensor root = tensor.is_view() ? Tensor::share(tensor.impl()->base) : tensor;
+    if (root.is_leaf()) return;
+    fail(ErrorCode::kUnsupported, "[compile] the function uses a tensor of shape ",
+         shape_str(tensor.sizes()),
+         " that is no argument and was computed from others that require gradients, which differ "
+         "from call to call: give it as an argument, or detach() it");
+  }
+
   ValueId result(const Tensor& tensor) {
     if (!tensor.defined()) return kNoValue;
     const TensorImpl& impl = *tensor.impl();
+    made.insert(&impl);
     int32_t buffer = find_buffer(impl);
     if (buffer < 0) buffer = add_buffer(impl, Origin::kInside, -1);
     return value(buffer, impl);
+  }
+
+  // The results of nodes, and views that are noted. Who was there before the recording is no
+  // result.
+  absl::flat_hash_set<const TensorImpl*> made;
+
+  void note_host_read(const Tensor& tensor) {
+    for (const Recorded::HostRead& read : recorded.host_reads) {
+      if (read.tensor.is_same(tensor)) return;
+    }
+    recorded.host_reads.push_back({tensor, elements_of(tensor)});
   }
 
   // Storages that the function makes on this thread have ids between these.
@@ -188,6 +224,16 @@ struct Capture::State {
     return impl.refs.load() <= held && impl.storage->refs.load() <= 1;
   }
 
+  // Forgets what nobody outside of the function refers to.
+  void drop_inner() {
+    std::erase_if(recorded.views, [](const Tensor& view) { return view.impl()->refs.load() <= 1; });
+    std::erase_if(recorded.host_reads, [this](const Recorded::HostRead& read) {
+      const auto same = [&](const Tensor& tensor) { return tensor.is_same(read.tensor); };
+      const bool twice = std::any_of(recorded.outside.begin(), recorded.outside.end(), same);
+      return is_gone(*read.tensor.impl(), twice ? 2 : 1);
+    });
+  }
+
   // Throws if a node writes, or the function returns, a tensor that the function made from values
   // of the host: each call would need a new one.
   void refuse_written_constants() const {
@@ -255,14 +301,17 @@ thread_local Capture::State* active = nullptr;
 thread_local Splitting* splits = nullptr;
 
 void host_access(const Tensor& tensor, const char* op) {
-  if (splits != nullptr) return splits->host_access(tensor, op);
-  if (active == nullptr) return;
+  if (splits != nullptr) splits->host_access(tensor, op);
+  if (active == nullptr || active->is_middle) return;
   const int32_t buffer = active->find_buffer(*tensor.impl());
-  if (buffer < 0) return;
-  const Origin origin = active->graph().buffers[buffer].origin;
-  if (origin == Origin::kOutside || origin == Origin::kGrad) return;
+  const Origin origin = buffer < 0 ? Origin::kOutside : active->graph().buffers[buffer].origin;
+  if (origin == Origin::kGrad) return;
+  const bool written = buffer >= 0 && active->graph_written()[static_cast<size_t>(buffer)];
+  if (origin == Origin::kOutside && !written) return active->note_host_read(tensor);
   fail(ErrorCode::kUnsupported, "[compile] ", op, "() accesses the memory of ",
-       origin == Origin::kArgument ? "an argument" : "a computed tensor",
+       origin == Origin::kArgument  ? "an argument"
+       : origin == Origin::kOutside ? "a tensor that the function has written"
+                                    : "a computed tensor",
        " on the host, but a graph runs without the host: compute with operators, such as where(), "
        "or return the tensor and read it outside of the compiled function");
 }
@@ -358,6 +407,7 @@ Recorded Capture::finish(const std::vector<Tensor>& results) {
   for (const Tensor& result : results) {
     state_->graph().results.push_back(result.defined() ? state_->operand(result) : kNoValue);
   }
+  state_->drop_inner();
   state_->note_leaving(results);
   state_->adopt_allocated();
   state_->refuse_written_constants();
@@ -379,7 +429,9 @@ bool Capture::ends_before_access(const Tensor& tensor, const char* op) const {
   const Origin origin = state_->graph().buffers[found].origin;
   if (origin == Origin::kInside) return true;
   // So far, the graph could be all of the function, of which the host is no part.
-  if (!state_->is_middle) return origin == Origin::kArgument;
+  if (!state_->is_middle) {
+    return origin == Origin::kArgument || state_->graph_written()[static_cast<size_t>(found)];
+  }
   // Whoever has a pointer may write.
   return std::string_view(op) == "data" || state_->graph_written()[static_cast<size_t>(found)];
 }

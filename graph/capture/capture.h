@@ -28,6 +28,14 @@ struct Recorded {
   // The leaves whose grads the function reads before it replaces them, with the value of each, or
   // kNoValue if it had none.
   std::vector<GradResult> entry_grads;
+  // Views from outside that variables refer to: the memory is that of a tensor in `outside`.
+  std::vector<Tensor> views;
+  // Tensors from outside whose elements the host read, with what it read.
+  struct HostRead {
+    Tensor tensor;
+    Tensor elements;  // on the CPU, contiguous
+  };
+  std::vector<HostRead> host_reads;
 
   // Of a rewritten copy: the recording, which holds the tensors, too, and outlives the copy.
   const Recorded* original = nullptr;
@@ -40,6 +48,9 @@ struct Recorded {
     return of.origin == Origin::kArgument ? arguments[of.index] : outside[of.index];
   }
 };
+
+// Returns a copy of a tensor's elements on the CPU, in order.
+Tensor elements_of(const Tensor& tensor);
 
 class Capture {
  public:

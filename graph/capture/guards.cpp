@@ -1,6 +1,8 @@
 #include "graph/capture/guards.h"
 
+#include <cstring>
 #include <iterator>
+#include <variant>
 
 #include "mytorch/options_epoch.h"
 
@@ -18,6 +20,14 @@ int32_t sharing(const Tensor& tensor, const std::vector<Tensor>& tensors) {
   return -1;
 }
 
+// Returns the first that is the same tensor as tensors[i], of which `alias` shares the storage.
+int32_t twin_of(const std::vector<Tensor>& tensors, size_t i, int32_t alias) {
+  for (auto k = static_cast<size_t>(alias); k < i; ++k) {
+    if (tensors[k].is_same(tensors[i])) return static_cast<int32_t>(k);
+  }
+  return static_cast<int32_t>(i);
+}
+
 // Returns whether tensors are as their guards say. Every call asks, so this allocates nothing.
 bool hold(const std::vector<TensorGuard>& guards, const std::vector<Tensor>& tensors) {
   if (guards.size() != tensors.size()) return false;
@@ -29,7 +39,8 @@ bool hold(const std::vector<TensorGuard>& guards, const std::vector<Tensor>& ten
         (guard.offset >= 0 && impl.offset() != guard.offset) ||
         reinterpret_cast<uintptr_t>(impl.abi.dl.data) % kAlignment != guard.alignment ||
         tensors[i].requires_grad() != guard.requires_grad ||
-        sharing(tensors[i], tensors) != guard.alias) {
+        sharing(tensors[i], tensors) != guard.alias ||
+        twin_of(tensors, i, guard.alias) != guard.twin) {
       return false;
     }
   }
@@ -45,7 +56,7 @@ std::vector<TensorGuard> guards_of(const std::vector<Tensor>& tensors) {
     const int32_t alias = sharing(tensors[i], tensors);
     guards.push_back({impl.dtype, impl.device(), to_dims(impl.sizes()), to_dims(impl.strides()), -1,
                       reinterpret_cast<uintptr_t>(impl.abi.dl.data) % kAlignment,
-                      tensors[i].requires_grad(), alias});
+                      tensors[i].requires_grad(), alias, twin_of(tensors, i, alias)});
   }
   // Tensors that share a storage keep their distance.
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -72,6 +83,22 @@ const char* grad_mismatch(const Recorded& recorded, const GradResult& entry,
   const bool same = impl.dtype == info.dtype && impl.sizes() == as_list(info.sizes) &&
                     impl.strides() == as_list(info.strides) && impl.offset() == info.offset;
   return same ? nullptr : "the grad of a parameter has another type or layout";
+}
+
+bool draws_from(const Graph& graph, const Generator& generator) {
+  for (const Node& node : graph.nodes) {
+    for (const Arg& arg : node.args) {
+      const auto* const own = std::get_if<Generator>(&arg.constant.variant());
+      if (own != nullptr && own->shares_state(generator)) return true;
+    }
+  }
+  return false;
+}
+
+bool equal_bytes(const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype() || a.sizes() != b.sizes()) return false;
+  const auto bytes = static_cast<size_t>(a.nbytes());
+  return bytes == 0 || std::memcmp(a.raw_data(), b.raw_data(), bytes) == 0;
 }
 
 std::vector<uint64_t> ids_of(const std::vector<Tensor>& tensors) {
@@ -112,6 +139,7 @@ void Guards::finish(const Recorded& recorded, const std::vector<Tensor>& tensors
     outside_offsets.push_back(tensor.impl()->offset());
   }
   for (const Tensor& tensor : tensors) shared.push_back(sharing(tensor, recorded.outside));
+  if (draws_from(recorded.graph, default_generator())) generator = default_generator();
   note_replaced(recorded);
 }
 
@@ -120,6 +148,8 @@ void Guards::note_replaced(const Recorded& recorded) {
   for (const Tensor& tensor : recorded.outside) {
     outside_replaced.push_back(watch_replaced(tensor.impl()));
   }
+  views_replaced.clear();
+  for (const Tensor& view : recorded.views) views_replaced.push_back(watch_replaced(view.impl()));
 }
 
 const char* Guards::mismatch(const std::vector<Tensor>& tensors, const std::vector<double>& numbers,
@@ -130,6 +160,19 @@ const char* Guards::mismatch(const std::vector<Tensor>& tensors, const std::vect
   }
   if (thread != ThreadGuard::now()) return "grad mode, inference mode or autocast has changed";
   if (epoch != options_epoch()) return "an option of the library has changed";
+  if (generator.has_value() && !generator->shares_state(default_generator())) {
+    return "another generator is the default one";
+  }
+  for (size_t i = 0; i < views_replaced.size(); ++i) {
+    if (recorded.views[i].impl()->replaced.load(std::memory_order_relaxed) != views_replaced[i]) {
+      return "a variable that referred to a view from outside was assigned another one";
+    }
+  }
+  for (const Recorded::HostRead& read : recorded.host_reads) {
+    if (!equal_bytes(elements_of(read.tensor), read.elements)) {
+      return "a tensor from outside that the function reads on the host has other elements";
+    }
+  }
   const std::vector<Tensor>& tensors_outside = recorded.outside;
   bool replaced = false;
   for (size_t i = 0; i < tensors_outside.size(); ++i) {

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "autograd/autocast/state.h"
 #include "graph/capture/capture.h"
+#include "mytorch/generator.h"
 #include "mytorch/grad_mode.h"
 
 namespace mytorch::graph {
@@ -20,6 +22,7 @@ struct TensorGuard {
   uintptr_t alignment;  // of its first element
   bool requires_grad;
   int32_t alias;  // the first tensor with the same storage
+  int32_t twin;   // the first that is the same tensor
 
   bool operator==(const TensorGuard&) const = default;
 };
@@ -46,6 +49,8 @@ struct Guards {
   std::vector<int64_t> outside_offsets;  // in them, which a plan takes for granted
   // How often variables that referred to them, such as members of modules, were assigned others.
   std::vector<uint16_t> outside_replaced;
+  std::vector<uint16_t> views_replaced;  // the same of views from outside
+  std::optional<Generator> generator;    // the default one, if the graph draws from it
   std::vector<int32_t> shared;  // for each argument, the outside tensor with its storage, or -1
 
   // Notes the state after the recording.

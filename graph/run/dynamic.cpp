@@ -153,6 +153,9 @@ std::string DynamicShapes::add(const Guards& guards, const Recorded& recorded,
   for (const int32_t shared : guards.shared) {
     if (shared >= 0) return "an argument shares memory with a tensor from outside";
   }
+  const Recorded& forward = joint != nullptr ? joint->forward() : recorded;
+  if (!forward.views.empty()) return "the function uses a view from outside";
+  if (!forward.host_reads.empty()) return "the host reads a tensor from outside";
   std::vector<Recorded> parts;
   if (joint != nullptr) {
     parts = {joint->forward(), joint->backward_graph()};

@@ -155,14 +155,16 @@ Joint::Joint(Capture* capture, const std::vector<Tensor>& arguments,
   }
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!arguments[i].requires_grad()) continue;
+    // All of the gradient of a tensor that is several arguments goes to the first of them.
+    const auto same = [&](const Tensor& other) { return other.is_same(arguments[i]); };
+    if (std::any_of(inputs.begin(), inputs.end(), same)) continue;
     inputs_.push_back(static_cast<int32_t>(i));
     inputs.push_back(arguments[i]);
   }
   leaves_ = autograd::leaves_of(outputs, inputs);
   inputs.insert(inputs.end(), leaves_.begin(), leaves_.end());
-  const std::vector<Tensor> found =
-      autograd::grad(outputs, inputs, gradients,
-                     autograd::GradOptions{.retain_graph = true, .allow_unused = true});
+  // attach() connects the inputs with what is behind them, and with their hooks.
+  const std::vector<Tensor> found = autograd::partial_gradients(outputs, inputs, gradients);
   std::vector<Tensor> all = results;
   all.insert(all.end(), found.begin(), found.end());
   Recorded recorded = capture->finish(all);
@@ -239,6 +241,14 @@ void Joint::attach(const std::shared_ptr<Joint>& joint, const std::vector<Tensor
   saved.insert(saved.end(), results->begin() + static_cast<std::ptrdiff_t>(joint->num_results_),
                results->end());
   results->resize(joint->num_results_);
+  // A tensor that is several results has a history once.
+  for (size_t i = 0; i < results->size(); ++i) {
+    const auto same = [&](const Tensor& other) { return other.is_same((*results)[i]); };
+    if ((*results)[i].defined() &&
+        std::any_of(results->begin(), results->begin() + static_cast<std::ptrdiff_t>(i), same)) {
+      (*results)[i] = (*results)[i].detach();
+    }
+  }
   autograd::FunctionCall call("CompiledBackward", &Joint::run_backward);
   for (const Tensor& argument : arguments) call.add(argument);
   for (const Tensor& leaf : joint->leaves_) call.add(leaf);

@@ -11,6 +11,7 @@
 #include "mytorch/ops/add_layer_norm.h"
 #include "mytorch/ops/add_rms_norm.h"
 #include "mytorch/ops/empty.h"
+#include "mytorch/options_epoch.h"
 #include "nn/functional/options.h"
 
 namespace mytorch::nn {
@@ -74,6 +75,11 @@ void ChannelNorm::reset_running_stats() {
   init::zeros_(running_mean);
   init::ones_(running_var);
   init::zeros_(num_batches_tracked);
+}
+
+void ChannelNorm::set_momentum(std::optional<double> momentum) {
+  if (momentum != options_.momentum) options_changed();
+  options_.momentum = momentum;
 }
 
 double ChannelNorm::track() {

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "core/tensor/capture_layer.h"
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/nn/normalization.h"
@@ -18,6 +19,12 @@ void detail::check_averaging(const AveragingOptions& options) {
 
 void detail::average(Module& average, Module& model, const AveragingOptions& options,
                      int64_t count) {
+  if (recording_graph() && (count == 0 || !options.decay.has_value())) {
+    fail(
+        ErrorCode::kUnsupported,
+        "[AveragedModel] update_parameters counts its calls on the host, which a compiled function "
+        "does once: call it outside of the function, or, with a decay, after a first call outside");
+  }
   NoGradGuard no_grad;
   const double step =
       options.decay.has_value() ? 1 - *options.decay : 1 / static_cast<double>(count + 1);

@@ -14,6 +14,7 @@
 #include "mytorch/ops/mul.h"
 #include "mytorch/ops/stack.h"
 #include "mytorch/ops/to.h"
+#include "mytorch/options_epoch.h"
 
 namespace mytorch::nn {
 namespace {
@@ -100,6 +101,12 @@ void GradScaler::unscale_(const optim::Optimizer& optimizer) {
   optimizers_.emplace(&optimizer, std::move(progress));
 }
 
+// A compiled function that calls scale() holds the number.
+void GradScaler::set_scale(double scale) {
+  if (scale != scale_) options_changed();
+  scale_ = scale;
+}
+
 bool GradScaler::all_finite(const Progress& progress) const {
   return std::all_of(progress.finite.begin(), progress.finite.end(),
                      [](const Tensor& finite) { return finite.item<bool>(); });
@@ -132,7 +139,7 @@ void GradScaler::update(std::optional<double> new_scale) {
   if (!options_.enabled) return;
   if (new_scale.has_value()) {
     check_scale(*new_scale);
-    scale_ = *new_scale;
+    set_scale(*new_scale);
     optimizers_.clear();
     return;
   }
@@ -143,12 +150,12 @@ void GradScaler::update(std::optional<double> new_scale) {
   const bool finite = std::all_of(optimizers_.begin(), optimizers_.end(),
                                   [&](const auto& each) { return all_finite(each.second); });
   if (!finite) {
-    scale_ *= options_.backoff_factor;
+    set_scale(scale_ * options_.backoff_factor);
     growth_tracker_ = 0;
   } else if (++growth_tracker_ == options_.growth_interval) {
     // The scale is multiplied in float32, whose range it must not leave.
     const double grown = scale_ * options_.growth_factor;
-    if (grown <= std::numeric_limits<float>::max()) scale_ = grown;
+    if (grown <= std::numeric_limits<float>::max()) set_scale(grown);
     growth_tracker_ = 0;
   }
   optimizers_.clear();
@@ -203,7 +210,7 @@ void GradScaler::load_state_dict(const TensorMap& state) {
   check_scale(scale);
   check(options);
   options_ = options;
-  scale_ = scale;
+  set_scale(scale);
   growth_tracker_ = tracker;
 }
 

@@ -1,6 +1,7 @@
 #include "mytorch/autograd/checkpoint.h"
 
 #include <cmath>
+#include <optional>
 
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/gradcheck.h"
@@ -96,6 +97,45 @@ TEST(Checkpoint, SameRandomNumbers) {
   sum(y).backward();
   EXPECT_EQ(values(x.grad()), values(mul(first, 2.0)));
   EXPECT_EQ(default_generator().call(), later);
+}
+
+// pytorch/pytorch#14253: the recomputation draws the numbers of the forward, also if another
+// generator is the default where backward is called.
+TEST(Checkpoint, SameRandomNumbersUnderAnotherDefaultGenerator) {
+  manual_seed(7);
+  for (const bool guarded_forward : {true, false}) {
+    const Tensor x = ones({5}, kFloat64).requires_grad_();
+    const Generator own(11);
+    Tensor first, second;
+    const auto run = [&] {
+      return checkpoint(
+          [&](const Tensors& in) {
+            const Tensor noise = rand({5}, kFloat64);
+            (first.defined() ? second : first) = noise;
+            return Tensors{mul(mul(in[0], noise), in[0])};
+          },
+          {x})[0];
+    };
+    const auto guarded = [&](bool guard, const auto& function) {
+      std::optional<GeneratorGuard> scope;
+      if (guard) scope.emplace(own);
+      return function();
+    };
+    const Tensor y = guarded(guarded_forward, run);
+    guarded(guarded_forward, [] { return rand({3}); });
+    const uint64_t call = default_generator().call(), own_call = own.call();
+    guarded(!guarded_forward, [&] {
+      const uint64_t before = default_generator().call();
+      sum(y).backward();
+      EXPECT_EQ(default_generator().shares_state(own), !guarded_forward);
+      EXPECT_EQ(default_generator().call(), before);
+      return 0;
+    });
+    EXPECT_EQ(values(second), values(first));
+    EXPECT_EQ(values(x.grad()), values(mul(first, 2.0)));
+    EXPECT_EQ(default_generator().call(), call);
+    EXPECT_EQ(own.call(), own_call);
+  }
 }
 
 TEST(Checkpoint, CheckpointsNest) {

@@ -1,5 +1,6 @@
 // Compiled functions that other frameworks were reported to run wrongly. Each test names the
 // report; the function that is not compiled gives the expected values.
+#include "mytorch/autograd/checkpoint.h"
 #include "mytorch/compile.h"
 #include "mytorch/mytorch.h"
 #include "tests/autograd/util.h"
@@ -113,6 +114,198 @@ TEST(ReportedCompiled, SeveralViewsAreWritten) {
     EXPECT_EQ(values(compiled(x, out)), Values({2.0 * i + 5, 2.0 * i + 5, 2.0 * i + 5}));
     EXPECT_EQ(values(x), Values({i + 1.0, i + 1.0, i + 1.0, i + 2.0, i + 2.0, i + 2.0}));
     EXPECT_EQ(values(out), Values({2.0 * i + 5, 2.0 * i + 5, 2.0 * i + 5}));
+  }
+}
+
+// pytorch/pytorch#183604, #181146: an argument that is given twice, or beside a view of itself.
+TEST(ReportedCompiled, GradientsOfArgumentsThatAreTheSameTensor) {
+  auto product = compile([](const Tensor& a, const Tensor& b) { return a * b; });
+  for (int i = 0; i < 3; ++i) {
+    const Tensor x = leaf({2, 3});
+    product(x, x).sum().backward();
+    EXPECT_EQ(values(x.grad()), (Values{4, 6})) << i;
+    const Tensor y = leaf({2, 3});
+    product(y, y.view({2})).sum().backward();
+    EXPECT_EQ(values(y.grad()), (Values{4, 6})) << i;
+    const Tensor z = leaf({2, 3}), other = z.detach().requires_grad_();
+    product(z, other).sum().backward();
+    EXPECT_EQ(values(z.grad()), (Values{2, 3})) << i;
+    EXPECT_EQ(values(other.grad()), (Values{2, 3})) << i;
+  }
+}
+
+// The same reports: a parameter that the function uses lies behind its argument, too.
+TEST(ReportedCompiled, GradientsOfParametersBehindArguments) {
+  nn::Linear layer(2, 2, {.bias = false});
+  layer->weight.detach().copy_(tensor({{1.0, 2.0}, {3.0, 4.0}}, kFloat32));
+  auto encode = compile([&](const Tensor& x) { return layer(x); });
+  auto decode = compile([&](const Tensor& h) { return linear(h, layer->weight.t()); });
+  for (int i = 0; i < 3; ++i) {
+    layer->zero_grad();
+    decode(encode(tensor({{1.0, 1.0}}, kFloat32))).sum().backward();
+    EXPECT_EQ(values(layer->weight.grad()), (Values{6, 6, 14, 14})) << i;
+    layer->zero_grad();
+    decode(layer(ones({1, 2})) * 2).sum().backward();
+    EXPECT_EQ(values(layer->weight.grad()), (Values{12, 12, 28, 28})) << i;
+  }
+}
+
+// pytorch/pytorch#91468, #117265: hooks run once, with gradients that have values.
+TEST(ReportedCompiled, HooksOfArgumentsAndParametersRunOnce) {
+  nn::Linear layer(1, 1, {.bias = false});
+  int calls = 0;
+  layer->weight.register_hook([&](const Tensor& g) {
+    ++calls;
+    EXPECT_EQ(g.item<float>(), 1);
+    return g * 10;
+  });
+  auto run = compile([&](const Tensor& a) { return layer(a); });
+  for (int i = 0; i < 3; ++i) {
+    layer->zero_grad();
+    Tensor h = leaf({1}).to(kFloat32).reshape({1, 1}) * 1;
+    h.retain_grad();
+    run(h).sum().backward();
+    EXPECT_EQ(calls, i + 1);
+    EXPECT_EQ(values(layer->weight.grad()), Values{10});
+    EXPECT_EQ(values(h.grad()), values(layer->weight));
+  }
+  const autograd::AnomalyMode anomaly;
+  auto square = compile([](const Tensor& a) { return a * a; });
+  for (int i = 0; i < 3; ++i) {
+    const Tensor x = leaf({3});
+    square(x).sum().backward();
+    EXPECT_EQ(values(x.grad()), Values{6});
+  }
+}
+
+// pytorch/pytorch#128035: a write of an argument that gradients pass is refused.
+TEST(ReportedCompiled, WritesOfArgumentsWithHistoriesAreRefused) {
+  auto scale = compile([](const Tensor& a) {
+    Tensor x = a;
+    x.mul_(3);
+    return x * x;
+  });
+  const Tensor h = leaf({2, 3}) * 1;
+  EXPECT_ERROR(scale(h), "writes argument 0");
+  auto part = compile([](const Tensor& a) {
+    a.slice(0, 0, 1).mul_(3);
+    return a * a;
+  });
+  EXPECT_ERROR(part(leaf({2, 3}) * 1), "writes argument 0");
+  // Without a history, a write is part of the function.
+  for (int i = 0; i < 3; ++i) {
+    const Tensor x = plain({2, 3});
+    EXPECT_EQ(values(scale(x)), (Values{36, 81}));
+    EXPECT_EQ(values(x), (Values{6, 9}));
+  }
+}
+
+// pytorch/pytorch#113793: a tensor that is two results.
+TEST(ReportedCompiled, ATensorMayBeTwoResults) {
+  auto twice = compile([](const Tensor& x) {
+    const Tensor y = x * 2;
+    return std::vector<Tensor>{y, y};
+  });
+  for (int i = 0; i < 3; ++i) {
+    const Tensor x = leaf({1, 2});
+    const std::vector<Tensor> y = twice(x);
+    (y[0] + y[1] * 10).sum().backward();
+    EXPECT_EQ(values(x.grad()), (Values{22, 22})) << i;
+  }
+}
+
+// pytorch/pytorch#194504: what the host reads of tensors from outside may change.
+TEST(ReportedCompiled, ReadsOfTensorsFromOutsideAreNoticed) {
+  const Tensor w = tensor(2.0, kFloat64);
+  auto scaled = compile([&](const Tensor& x) { return x * w.item<double>(); });
+  for (int i = 0; i < 4; ++i) {
+    w.fill_(i / 2);
+    EXPECT_EQ(values(scaled(plain({1, 2}))), (Values{1.0 * (i / 2), 2.0 * (i / 2)})) << i;
+  }
+  EXPECT_EQ(scaled.stats().recorded, 2);
+  auto counted = compile([&](const Tensor& x) {
+    w.add_(1);
+    return x * w.item<double>();
+  });
+  EXPECT_ERROR(counted(plain({1})), "a tensor that the function has written");
+  auto parts = compile(
+      [&](const Tensor& x) {
+        w.add_(1);
+        return x * w.item<double>();
+      },
+      {.allow_breaks = true});
+  w.fill_(0);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(values(parts(plain({1}))), Values{1.0 * (i + 1)}) << i;
+}
+
+// pytorch/pytorch#196897: a captured variable is assigned another view.
+TEST(ReportedCompiled, AssignedViewsAreNoticed) {
+  const Tensor w = plain({1, 2, 3});
+  Tensor v = w[0];
+  auto run = compile([&](const Tensor& x) { return x * v; });
+  for (int i = 0; i < 3; ++i) {
+    v = w[i];
+    for (int k = 0; k < 2; ++k) EXPECT_EQ(values(run(plain({1}))), Values{i + 1.0});
+  }
+  const Tensor x = leaf({1}) * 2;
+  auto kept = compile([&](const Tensor& a) { return a * x; });
+  EXPECT_ERROR(kept(plain({1})), "give it as an argument");
+  EXPECT_EQ(values(compile([&](const Tensor& a) { return a * x.detach(); })(plain({1}))),
+            Values{2});
+}
+
+// ml-explore/mlx#4234: each call draws from the generator that is the default then.
+TEST(ReportedCompiled, DrawsAreFromTheDefaultGenerator) {
+  auto draw = compile([](const Tensor& x) { return rand_like(x); });
+  const Tensor x = plain({0, 0});
+  for (int i = 0; i < 3; ++i) {
+    Generator own(42 + i), same(42 + i);
+    const Tensor expected = rand({2}, kFloat64, {}, same);
+    for (int k = 0; k < 2; ++k) {
+      const GeneratorGuard guard(own);
+      const Tensor found = draw(x);
+      if (k == 0) {
+        EXPECT_EQ(values(found), values(expected)) << i;
+      }
+    }
+    EXPECT_EQ(own.call(), 2);
+  }
+  manual_seed(3);
+  const Tensor first = draw(x);
+  manual_seed(3);
+  EXPECT_EQ(values(draw(x)), values(first));
+}
+
+// pytorch/pytorch#117496: numbers of library objects that compiled functions hold.
+TEST(ReportedCompiled, ChangedNumbersOfModulesAreNoticed) {
+  nn::BatchNorm1d norm(1, {.momentum = 0.5});
+  auto run = compile([&](const Tensor& x) { return norm(x); });
+  const Tensor x = tensor({{1.0}, {3.0}}, kFloat32);
+  for (int i = 0; i < 2; ++i) run(x);
+  norm->set_momentum(1.0);
+  run(x);
+  EXPECT_EQ(norm->running_mean.item<float>(), 2);
+  nn::GradScaler scaler({.init_scale = 8});
+  auto scaled = compile([&](const Tensor& loss) { return scaler.scale(loss); });
+  for (int i = 0; i < 2; ++i) scaled(ones({}));
+  scaler.update(16.0);
+  EXPECT_EQ(scaled(ones({})).item<float>(), 16);
+}
+
+// pytorch/pytorch#190717: a checkpoint draws the same numbers when it computes again.
+TEST(ReportedCompiled, CheckpointsDrawOnce) {
+  auto drop = compile([](const Tensor& x) {
+    return autograd::checkpoint(
+        [](const std::vector<Tensor>& in) {
+          return std::vector<Tensor>{dropout(in[0], 0.5, true)};
+        },
+        {x})[0];
+  });
+  for (int i = 0; i < 4; ++i) {
+    const Tensor x = ones({32}, kFloat64).requires_grad_();
+    const Tensor y = drop(x);
+    y.sum().backward();
+    EXPECT_EQ(values(x.grad()), values(y)) << i;
   }
 }
 

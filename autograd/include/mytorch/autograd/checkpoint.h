@@ -10,8 +10,9 @@
 namespace mytorch::autograd {
 
 struct CheckpointOptions {
-  // Generators that `function` uses, other than the default one. Their state is restored for the
-  // recomputation, so that it draws the same random numbers.
+  // Generators that `function` uses, other than the one that is the default of the call. The
+  // recomputation has the same default, and all in the same state, so that it draws the same random
+  // numbers; afterwards, their state is restored.
   std::vector<Generator> generators;
 };
 

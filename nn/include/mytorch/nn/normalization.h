@@ -42,7 +42,7 @@ class ChannelNorm : public Module {
   void reset_parameters();
   void reset_running_stats();
   std::optional<double> momentum() const { return options_.momentum; }
-  void set_momentum(std::optional<double> momentum) { options_.momentum = momentum; }
+  void set_momentum(std::optional<double> momentum);
 
   Tensor weight;               // (channels), ones; undefined without `affine`
   Tensor bias;                 // (channels), zeros; undefined without `affine`

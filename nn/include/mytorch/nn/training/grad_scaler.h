@@ -77,6 +77,7 @@ class GradScaler {
     bool stepped = false;
   };
   bool all_finite(const Progress& progress) const;
+  void set_scale(double scale);
 
   GradScalerOptions options_;
   double scale_;
