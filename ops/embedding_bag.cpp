@@ -1,10 +1,13 @@
 // Sums, means and maxima of the rows of a table.
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/amax.h"
 #include "mytorch/ops/arange.h"
+#include "mytorch/ops/cat.h"
 #include "mytorch/ops/clamp_min.h"
 #include "mytorch/ops/div.h"
 #include "mytorch/ops/embedding.h"
@@ -25,19 +28,22 @@ namespace {
 constexpr const char* kBag = "embedding_bag";
 
 struct Bags {
-  Tensor rows;                  // (n, width)
-  Tensor counted;               // (n), of the rows' type: 0 for padding, else 1
-  Tensor bag;                   // (n): the bag of each row
+  Tensor weight;
+  Tensor indices;               // (n)
+  Tensor scales;                // (n), or undefined
   std::vector<int64_t> starts;  // of each bag, and the end
+  int64_t padding_idx;
+  bool scale_grad_by_freq;
 };
 
-Tensor largest(const Bags& bags, int64_t padding_idx) {
+// `counted` (n) is 0 for padding, else 1.
+Tensor largest(const Bags& bags, const Tensor& all, const Tensor& counted) {
   std::vector<Tensor> results;
   for (size_t i = 0; i + 1 < bags.starts.size(); ++i) {
     const int64_t start = bags.starts[i], length = bags.starts[i + 1] - start;
-    Tensor rows = bags.rows.narrow(0, start, length);
-    if (padding_idx >= 0) {
-      rows = rows.index_select(0, bags.counted.narrow(0, start, length).nonzero().squeeze(1));
+    Tensor rows = all.narrow(0, start, length);
+    if (bags.padding_idx >= 0) {
+      rows = rows.index_select(0, counted.narrow(0, start, length).nonzero().squeeze(1));
     }
     results.push_back(rows.size(0) == 0
                           ? mytorch::zeros({rows.size(1)}, rows.dtype(), rows.device())
@@ -64,6 +70,28 @@ std::vector<int64_t> starts_of(const Tensor& indices, const Tensor& offsets, boo
     }
   }
   return starts;
+}
+
+Tensor bags_of(const Bags& bags, Str mode) {
+  const Tensor& weight = bags.weight;
+  Tensor rows = mytorch::embedding(weight, bags.indices, bags.padding_idx, bags.scale_grad_by_freq);
+  const Tensor counted = mytorch::ne(bags.indices, bags.padding_idx).to(weight.dtype());
+  const int64_t n = static_cast<int64_t>(bags.starts.size()) - 1;
+  if (n == 0) return mytorch::zeros({0, weight.size(1)}, weight.dtype(), weight.device());
+  if (mode == "max") return largest(bags, rows, counted);
+  std::vector<int64_t> bag;
+  for (int64_t i = 0; i < n; ++i) bag.resize(static_cast<size_t>(bags.starts[i + 1]), i);
+  const Tensor owner = mytorch::tensor(bag).to(bags.indices.device());
+  const Tensor factors = bags.scales.defined() ? mytorch::mul(counted, bags.scales) : counted;
+  rows = mytorch::mul(rows, factors.unsqueeze(1));
+  // A sum that exceeds 16 bits may have a mean that does not.
+  if (mode == "mean") rows = widened(rows);
+  const Tensor sums = mytorch::index_add(
+      mytorch::zeros({n, weight.size(1)}, rows.dtype(), weight.device()), 0, owner, rows);
+  if (mode == "sum") return sums;
+  const Tensor counts = mytorch::index_add(mytorch::zeros({n}, rows.dtype(), weight.device()), 0,
+                                           owner, counted.to(rows.dtype()));
+  return mytorch::div(sums, mytorch::clamp_min(counts, 1).unsqueeze(1)).to(weight.dtype());
 }
 
 }  // namespace
@@ -94,32 +122,32 @@ Tensor embedding_bag(const Tensor& weight, const Tensor& indices, const Tensor& 
     fail(ErrorCode::kShape, "[", kBag, "] per_sample_weights have shape ",
          shape_str(scales.sizes()), ", but indices have shape ", shape_str(indices.sizes()));
   }
-  Bags bags;
+  std::vector<int64_t> starts;
   if (flat) {
-    bags.starts = starts_of(indices, offsets, include_last_offset);
+    starts = starts_of(indices, offsets, include_last_offset);
   } else {
-    for (int64_t i = 0; i <= indices.size(0); ++i) bags.starts.push_back(i * indices.size(1));
+    for (int64_t i = 0; i <= indices.size(0); ++i) starts.push_back(i * indices.size(1));
   }
-  const Tensor all = indices.flatten();
-  bags.rows = mytorch::embedding(weight, all, padding_idx, scale_grad_by_freq);
-  bags.counted = mytorch::ne(all, padding_idx).to(weight.dtype());
-  const int64_t n = static_cast<int64_t>(bags.starts.size()) - 1;
-  if (n == 0) return mytorch::zeros({0, weight.size(1)}, weight.dtype(), weight.device());
-  if (mode == "max") return largest(bags, padding_idx);
-  std::vector<int64_t> bag;
-  for (int64_t i = 0; i < n; ++i) bag.resize(static_cast<size_t>(bags.starts[i + 1]), i);
-  const Tensor owner = mytorch::tensor(bag).to(indices.device());
-  Tensor factors = bags.counted;
-  if (scales.defined()) factors = mytorch::mul(factors, scales.flatten());
-  Tensor rows = mytorch::mul(bags.rows, factors.unsqueeze(1));
-  // A sum that exceeds 16 bits may have a mean that does not.
-  if (mode == "mean") rows = widened(rows);
-  Tensor sums = mytorch::index_add(
-      mytorch::zeros({n, weight.size(1)}, rows.dtype(), weight.device()), 0, owner, rows);
-  if (mode == "sum") return sums;
-  const Tensor counts = mytorch::index_add(mytorch::zeros({n}, rows.dtype(), weight.device()), 0,
-                                           owner, bags.counted.to(rows.dtype()));
-  return mytorch::div(sums, mytorch::clamp_min(counts, 1).unsqueeze(1)).to(weight.dtype());
+  const Tensor all = indices.flatten(), factors = scales.defined() ? scales.flatten() : scales;
+  const auto count = static_cast<int64_t>(starts.size()) - 1;
+  const auto rows = [&](int64_t begin, int64_t length, std::vector<int64_t> bounds) {
+    for (int64_t& bound : bounds) bound -= begin;
+    return bags_of({weight, all.narrow(0, begin, length),
+                    factors.defined() ? factors.narrow(0, begin, length) : factors,
+                    std::move(bounds), padding_idx, scale_grad_by_freq},
+                   mode);
+  };
+  // Rows are gathered for groups of whole bags, at most as many as the table has, so that they take
+  // no more memory than the table. Frequencies are those in all bags.
+  const int64_t most = std::max<int64_t>(weight.size(0), 1 << 14);
+  if (all.numel() <= most || scale_grad_by_freq || count <= 1) return rows(0, all.numel(), starts);
+  std::vector<Tensor> results;
+  for (auto bag = starts.begin(); bag + 1 != starts.end();) {
+    const auto end = std::max(bag + 1, std::upper_bound(bag, starts.end(), *bag + most) - 1);
+    results.push_back(rows(*bag, *end - *bag, {bag, end + 1}));
+    bag = end;
+  }
+  return mytorch::cat(results);
 }
 
 }  // namespace mytorch::composite

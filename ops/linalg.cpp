@@ -9,8 +9,10 @@
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops/addmm.h"
 #include "mytorch/ops/bmm.h"
+#include "mytorch/ops/conj.h"
 #include "mytorch/ops/diagonal_backward.h"
 #include "mytorch/ops/dot.h"
+#include "mytorch/ops/einsum.h"
 #include "mytorch/ops/empty.h"
 #include "mytorch/ops/exp.h"
 #include "mytorch/ops/gelu.h"
@@ -252,6 +254,18 @@ static Tensor matmul_batched(const Tensor& self, const Tensor& other) {
   Dims sizes = broadcast_shapes(as_list(geometry::leading_sizes(a, 2)),
                                 as_list(geometry::leading_sizes(b, 2)), "matmul");
   const int64_t batch = checked_product(as_list(sizes), "matmul");
+  // If copies of an operand would take more memory than all that is there, what broadcasts becomes
+  // rows and columns of fewer and larger products.
+  const auto copies = [batch](const Tensor& x) {
+    const Wide all = Wide{batch} * x.size(-2) * x.size(-1);
+    return all == x.numel() ? Wide{0} : all;
+  };
+  if (copies(a) + copies(b) > Wide{a.numel()} + b.numel() + Wide{batch} * a.size(-2) * b.size(-1)) {
+    const Tensor product = mytorch::einsum("...ij,...jk->...ik", {a, b});
+    if (self.dim() == 1) return product.squeeze(-2).contiguous();
+    if (other.dim() == 1) return product.squeeze(-1).contiguous();
+    return product.contiguous();
+  }
   const auto as_batch = [&](const Tensor& x) {
     Dims expanded = sizes;
     expanded.insert(expanded.end(), x.sizes().end() - 2, x.sizes().end());
@@ -349,14 +363,42 @@ Tensor linalg_norm(const Tensor& self, std::optional<Scalar> ord, OptionalIntLis
                                      keepdim, dtype);
 }
 
-Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double eps) {
-  check_floating(x1, "x1", "cosine_similarity");
-  check_floating(x2, "x2", "cosine_similarity");
-  const auto unit = [&](const Tensor& x) {
-    return x / mytorch::linalg_vector_norm(x, 2, {dim}, true).clamp_min(eps);
+// Returns the sums of products along a dimension of the broadcast operands. Products of all pairs
+// of vectors, as of (n, 1, d) and (1, m, d), never exist as a whole.
+static Tensor sum_of_products(const Tensor& x, const Tensor& y, int64_t dim, const char* op) {
+  const Dims sizes = broadcast_shapes(x.sizes(), y.sizes(), op);
+  const auto n = static_cast<int64_t>(sizes.size());
+  const int64_t along = wrap_dim(dim, n, op);
+  if (x.dtype() != y.dtype() || !(x.is_floating_point() || x.is_complex()) ||
+      Wide{x.numel()} + y.numel() >= checked_product(as_list(sizes), op)) {
+    return mytorch::sum(x * y, {along});
+  }
+  const auto last = [&](Tensor t) {
+    while (t.dim() < n) t = t.unsqueeze(0);
+    return t.movedim(along, -1);
   };
-  const Dims sizes = broadcast_shapes(x1.sizes(), x2.sizes(), "cosine_similarity");
-  return mytorch::sum(unit(x1.expand(as_list(sizes))) * unit(x2.expand(as_list(sizes))), {dim});
+  return mytorch::einsum("...i,...i->...", {last(x), last(y)});
+}
+
+Tensor linalg_vecdot(const Tensor& x, const Tensor& y, int64_t dim) {
+  return sum_of_products(mytorch::conj(x), y, dim, "linalg_vecdot");
+}
+
+Tensor cosine_similarity(const Tensor& x1, const Tensor& x2, int64_t dim, double eps) {
+  const char* op = "cosine_similarity";
+  check_floating(x1, "x1", op);
+  check_floating(x2, "x2", op);
+  const Dims sizes = broadcast_shapes(x1.sizes(), x2.sizes(), op);
+  const auto n = static_cast<int64_t>(sizes.size());
+  const int64_t along = wrap_dim(dim, n, op);
+  const auto unit = [&](Tensor x) {
+    while (x.dim() < n) x = x.unsqueeze(0);
+    Dims own = Dims(x.sizes().begin(), x.sizes().end());
+    if (n > 0) own[along] = sizes[along];
+    x = x.expand(as_list(own));
+    return x / mytorch::linalg_vector_norm(x, 2, {along}, true).clamp_min(eps);
+  };
+  return sum_of_products(unit(x1), unit(x2), along, op);
 }
 
 }  // namespace composite

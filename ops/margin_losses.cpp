@@ -1,23 +1,31 @@
 // Losses that consist of other operators.
 #include <cmath>
 #include <numbers>
+#include <tuple>
 
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/arange.h"
+#include "mytorch/ops/binary_cross_entropy_with_logits_terms.h"
 #include "mytorch/ops/clamp_min.h"
 #include "mytorch/ops/eq.h"
 #include "mytorch/ops/exp.h"
+#include "mytorch/ops/isfinite.h"
 #include "mytorch/ops/le.h"
 #include "mytorch/ops/log.h"
-#include "mytorch/ops/log_sigmoid.h"
+#include "mytorch/ops/logical_and.h"
+#include "mytorch/ops/lt.h"
 #include "mytorch/ops/minimum.h"
+#include "mytorch/ops/pad.h"
 #include "mytorch/ops/pairwise_distance.h"
 #include "mytorch/ops/rsqrt.h"
 #include "mytorch/ops/scatter_add.h"
+#include "mytorch/ops/searchsorted.h"
+#include "mytorch/ops/sort.h"
 #include "mytorch/ops/square.h"
 #include "mytorch/ops/where.h"
 #include "mytorch/ops/zeros_like.h"
 #include "ops/check.h"
+#include "ops/check_values.h"
 #include "ops/composites.h"
 
 namespace mytorch::composite {
@@ -70,8 +78,8 @@ Tensor multilabel_soft_margin_loss(const Tensor& self, const Tensor& target, con
   const char* op = "multilabel_soft_margin_loss";
   check_target(self, target, op);
   check_shape(self.dim() >= 1, op, "self is 0-dim: its last dimension is that of the classes");
-  Tensor terms =
-      -(target * mytorch::log_sigmoid(self) + (1 - target) * mytorch::log_sigmoid(-self));
+  Tensor terms = mytorch::binary_cross_entropy_with_logits_terms(
+      self, target.is_floating_point() ? target : target.to(self.dtype()), {}, {});
   if (weight.defined()) terms = terms * weight;
   return reduced(terms.mean(-1), reduction, op);
 }
@@ -104,12 +112,19 @@ Tensor multilabel_margin_loss(const Tensor& self, const Tensor& target, Str redu
   const Tensor labels = mytorch::where(labeled, target, 0);
   const Tensor is_label =
       mytorch::scatter_add(mytorch::zeros_like(target), -1, labels, labeled.to(kInt64)) != 0;
-  const Tensor scores = self.gather(-1, labels);
-  // One row for each label, one column for each class.
-  const Tensor terms = hinge(self.unsqueeze(-2) - scores.unsqueeze(-1) + 1);
-  const Tensor kept = terms.masked_fill(is_label.unsqueeze(-2), 0)
-                          .masked_fill(labeled.logical_not().unsqueeze(-1), 0);
-  return reduced(kept.sum({-2, -1}) / static_cast<double>(self.size(-1)), reduction, op);
+  // The terms of a label are those of the other classes above its bound: in order, the last ones,
+  // whose sum is a difference of two. In float64, relative to a finite score of the row.
+  const int64_t classes = self.size(-1);
+  const Tensor wide = self.to(kFloat64), top = wide.detach().amax(-1, true);
+  const Tensor x = wide - mytorch::where(mytorch::isfinite(top), top, 0);
+  const Tensor bounds = x.gather(-1, labels) - 1;
+  const Tensor others = std::get<0>(mytorch::sort(x.masked_fill(is_label, -HUGE_VAL), -1));
+  const Tensor sums = mytorch::pad(others.flip({-1}).cumsum(-1).flip({-1}), {0, 1});
+  const Tensor first = mytorch::searchsorted(others.detach().contiguous(),
+                                             bounds.detach().contiguous(), false, true);
+  const Tensor terms = sums.gather(-1, first) - (classes - first).to(kFloat64) * bounds;
+  const Tensor kept = mytorch::where(mytorch::logical_and(labeled, first < classes), terms, 0);
+  return reduced(kept.sum(-1) / static_cast<double>(classes), reduction, op).to(self.dtype());
 }
 
 Tensor poisson_nll_loss(const Tensor& input, const Tensor& target, bool log_input, bool full,
@@ -117,9 +132,11 @@ Tensor poisson_nll_loss(const Tensor& input, const Tensor& target, bool log_inpu
   Tensor terms =
       log_input ? mytorch::exp(input) - target * input : input - target * mytorch::log(input + eps);
   if (full) {
-    const Tensor stirling =
-        target * mytorch::log(target) - target + 0.5 * mytorch::log(2 * std::numbers::pi * target);
-    terms = terms + mytorch::where(target <= 1, 0, stirling);
+    const Tensor small = target <= 1;
+    // Where it does not count, of 1: at 0, it has an infinite derivative.
+    const Tensor n = mytorch::where(small, 1, target);
+    const Tensor stirling = n * mytorch::log(n) - n + 0.5 * mytorch::log(2 * std::numbers::pi * n);
+    terms = terms + mytorch::where(small, 0, stirling);
   }
   return reduced(terms, reduction, "poisson_nll_loss");
 }
@@ -130,6 +147,8 @@ Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor
   const Tensor rows = var.dim() == input.dim() - 1 ? var.unsqueeze(-1) : var;
   check_shape(rows.dim() == input.dim(), op, "var ", var.sizes(), " fits neither input ",
               input.sizes(), " nor its rows");
+  check_value(!may_check_values(var) || !mytorch::lt(var.detach(), 0).any().item<bool>(), op,
+              "var has negative values: variances are at least 0");
   // As in PyTorch, the gradient ignores the bound.
   const Tensor variance = rows + (mytorch::clamp_min(rows, eps) - rows).detach();
   Tensor terms = 0.5 * (mytorch::log(variance) + mytorch::square(input - target) / variance);

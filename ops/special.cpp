@@ -13,6 +13,7 @@
 #include "mytorch/ops/trigamma.h"
 #include "mytorch/ops/where.h"
 #include "ops/check.h"
+#include "ops/precision.h"
 
 namespace mytorch::composite {
 namespace {
@@ -70,8 +71,17 @@ Tensor mvlgamma(const Tensor& self, int64_t p) {
   const Tensor x = self.is_floating_point() ? self : self.to(kFloat32);
   const double dims = static_cast<double>(p);
   const double constant = dims * (dims - 1) / 4 * std::log(std::numbers::pi);
-  const Tensor halves = mytorch::arange(0, p, x.dtype(), x.device()) * -0.5;
-  return mytorch::lgamma(x.unsqueeze(-1) + halves).sum(-1) + constant;
+  constexpr int64_t kFew = 64;
+  if (p > kFew) {
+    const Tensor halves = mytorch::arange(0, p, x.dtype(), x.device()) * -0.5;
+    return mytorch::lgamma(x.unsqueeze(-1) + halves).sum(-1) + constant;
+  }
+  const Tensor wide = widened(x);
+  Tensor sum = mytorch::lgamma(wide);
+  for (int64_t i = 1; i < p; ++i) {
+    sum = sum + mytorch::lgamma(wide - 0.5 * static_cast<double>(i));
+  }
+  return (sum + constant).to(x.dtype());
 }
 
 }  // namespace mytorch::composite

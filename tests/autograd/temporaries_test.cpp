@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "mytorch/autograd.h"
@@ -249,6 +250,174 @@ TEST(ScatterReduce, NaNIsTheExtremum) {
   }
 }
 
+// ---- products of all pairs ----
+
+bool near(const Tensor& a, const Tensor& b) { return allclose(a, b, 1e-10, 1e-10); }
+
+TEST(Pairs, ProductsBroadcastOverMiddleDimensions) {
+  // Copies of both operands would be larger than all else, so rows and columns are joined.
+  const std::vector<std::pair<std::vector<int64_t>, std::vector<int64_t>>> shapes = {
+      {{6, 1, 2, 9}, {1, 5, 9, 3}},       {{6, 1, 1, 9}, {5, 9, 1}},
+      {{2, 1, 7, 1, 9}, {2, 4, 1, 9, 2}}, {{9}, {3, 4, 9, 2}},
+      {{6, 1, 2, 9}, {4, 6, 5, 9, 1}},    {{0, 1, 2, 9}, {1, 5, 9, 3}}};
+  for (const auto& [left, right] : shapes) {
+    for (const ScalarType type : {kFloat64, kComplex128, kInt64}) {
+      const Tensor a = (randn(left, kFloat64, {}, Generator(26)) * 5).to(type);
+      const Tensor b = (randn(right, kFloat64, {}, Generator(27)) * 5).to(type);
+      const Tensor rows = a.dim() == 1 ? a.unsqueeze(0) : a;
+      Tensor expected = (rows.unsqueeze(-1) * b.unsqueeze(-3)).sum(-2);
+      if (a.dim() == 1) expected = expected.squeeze(-2);
+      const Tensor found = matmul(a, b);
+      ASSERT_EQ(found.sizes().vec(), expected.sizes().vec());
+      EXPECT_TRUE(found.is_contiguous());
+      EXPECT_TRUE(near(found, expected)) << dtype_name(type);
+    }
+  }
+}
+
+TEST(Pairs, InnerProductsOfAllPairsOfVectors) {
+  for (const int64_t dim : {0, 2, -1}) {
+    const Tensor x = randn({7, 1, 5}, kFloat64, {}, Generator(28)).movedim(-1, dim);
+    const Tensor y = randn({1, 8, 5}, kFloat64, {}, Generator(29)).movedim(-1, dim);
+    const Tensor units = [&] {
+      const auto unit = [&](const Tensor& t) { return t / (t * t).sum(dim, true).sqrt(); };
+      return (unit(x) * unit(y)).sum(dim);
+    }();
+    EXPECT_TRUE(near(cosine_similarity(x, y, dim), units));
+    EXPECT_TRUE(near(linalg_vecdot(x, y, dim), (x * y).sum(dim)));
+    // A dimension of size 1 stands for equal elements.
+    const Tensor one = randn({1, 8, 1}, kFloat64, {}, Generator(30)).movedim(-1, dim);
+    EXPECT_TRUE(near(linalg_vecdot(x, one, dim), (x * one).sum(dim)));
+    EXPECT_TRUE(near(cosine_similarity(x, one, dim),
+                     cosine_similarity(x, one.expand_as(y).contiguous(), dim)));
+  }
+  const Tensor z = randn({7, 1, 5}, kComplex128, {}, Generator(31));
+  const Tensor w = randn({8, 5}, kComplex128, {}, Generator(32));
+  EXPECT_TRUE(near(linalg_vecdot(z, w), (z.conj() * w).sum(-1)));
+  EXPECT_EQ(values(cosine_similarity(tensor(2.0, kFloat64), tensor(-3.0, kFloat64), 0)),
+            (Values{-1}));
+}
+
+TEST(Pairs, NeverExistAsAWhole) {
+  const Tensor x = randn({512, 1, 256}, kFloat32, {}, Generator(33)).requires_grad_();
+  const Tensor y = randn({1, 512, 256}, kFloat32, {}, Generator(34)).requires_grad_();
+  const int64_t grown = growth([&] {
+    cosine_similarity(x, y, -1).sum().backward();
+    linalg_vecdot(x, y).sum().backward();
+    matmul(x.unsqueeze(-2), y.unsqueeze(-1)).sum().backward();
+  });
+  if (grown < 0) GTEST_SKIP() << "this system does not tell the peak";
+  EXPECT_LT(grown, 32 * kMiB);  // the products take 256 MiB
+}
+
+// Every pair of a label and another class, as the loss is defined.
+double multilabel_loss(const Values& x, const std::vector<int64_t>& labels) {
+  const auto is_label = [&](int64_t c) {
+    return std::find(labels.begin(), labels.end(), c) != labels.end();
+  };
+  double sum = 0;
+  for (const int64_t label : labels) {
+    for (size_t c = 0; c < x.size(); ++c) {
+      if (!is_label(static_cast<int64_t>(c))) sum += std::fmax(0, 1 - x[label] + x[c]);
+    }
+  }
+  return sum / static_cast<double>(x.size());
+}
+
+TEST(MultilabelMarginLoss, IsTheSumOverPairs) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  const std::vector<std::pair<Values, std::vector<int64_t>>> rows = {
+      {{0.1, 0.2, 0.4, 0.8}, {3, 0}},  {{1e6, 1e6 + 0.5, 1e6 - 3, 1e6}, {1}},
+      {{1, 0, -1, 2}, {0, 1, 2, 3}},   {{1, 0, 2, 1}, {2, 0}},  // bounds that are scores
+      {{1, kInf, 2, -kInf}, {1}},      {{1, kInf, 2, 3}, {0}},
+      {{-kInf, 5, -kInf, 3}, {1, 3}},  {{3, 2, 1, 0}, {}},
+      {{-300, 400, 2e8, -1e9}, {0, 2}}};
+  for (const auto& [x, labels] : rows) {
+    std::vector<int64_t> target = labels;
+    if (target.size() < x.size()) target.push_back(-1);
+    while (target.size() < x.size()) target.push_back(2);  // after the end
+    const double found = values(multilabel_margin_loss(plain(x), tensor(target)))[0];
+    const double expected = multilabel_loss(x, labels);
+    if (std::isinf(expected)) {
+      EXPECT_EQ(found, expected);
+    } else {
+      EXPECT_NEAR(found, expected, 1e-14 * std::fmax(1, expected));
+    }
+  }
+  const Tensor target =
+      tensor(std::vector<int64_t>{3, 0, -1, 2, 4, -1, 0, 0, 0, 0}).reshape({2, 5});
+  const auto f = [&](const std::vector<Tensor>& in) {
+    return std::vector<Tensor>{multilabel_margin_loss(in[0], target, "none")};
+  };
+  const Tensor scores = randn({2, 5}, kFloat64, {}, Generator(35)).requires_grad_();
+  EXPECT_EQ(autograd::gradcheck(f, {scores}).message, "");
+  EXPECT_EQ(autograd::gradgradcheck(f, {scores}).message, "");
+}
+
+TEST(MultilabelMarginLoss, PairsNeverExistAsAWhole) {
+  const Tensor scores = randn({64, 1000}, kFloat32, {}, Generator(36)).requires_grad_();
+  const Tensor target = full({64, 1000}, -1, kInt64);
+  target.narrow(1, 0, 20).copy_(randint(0, 1000, {64, 20}, kInt64, {}, Generator(37)));
+  const int64_t grown = growth([&] { multilabel_margin_loss(scores, target).backward(); });
+  if (grown < 0) GTEST_SKIP() << "this system does not tell the peak";
+  EXPECT_LT(grown, 32 * kMiB);  // the pairs take 250 MiB
+}
+
+// ---- bags ----
+
+TEST(EmbeddingBag, GroupsOfBagsAreTheirSums) {
+  const Tensor table = randn({50, 4}, kFloat64, {}, Generator(38));
+  const Tensor indices = randint(0, 50, {40000}, kInt64, {}, Generator(39));
+  // Empty bags, and one of more rows than a group has.
+  const std::vector<int64_t> starts = {0, 0, 7, 3000, 3000, 25000, 25000, 39999, 40000};
+  const Tensor scales = rand({40000}, kFloat64, {}, Generator(40));
+  for (const char* mode : {"sum", "mean", "max", "scaled"}) {
+    const bool scaled = mode[0] == 's' && mode[1] == 'c';
+    const Tensor u = table.clone().requires_grad_(), v = table.clone().requires_grad_();
+    const Tensor s = scales.clone().requires_grad_(), t = scales.clone().requires_grad_();
+    const Tensor found = embedding_bag(u, indices, tensor(starts), false, scaled ? "sum" : mode,
+                                       scaled ? s : Tensor(), false, 3);
+    std::vector<Tensor> bags;
+    for (size_t i = 0; i < starts.size(); ++i) {
+      const int64_t end = i + 1 < starts.size() ? starts[i + 1] : 40000;
+      const Tensor own = indices.narrow(0, starts[i], end - starts[i]);
+      const Tensor kept = (own != 3).nonzero().squeeze(1);
+      Tensor rows = v.index_select(0, own.index_select(0, kept));
+      if (scaled) {
+        rows = rows * t.narrow(0, starts[i], end - starts[i]).index_select(0, kept).unsqueeze(1);
+      }
+      bags.push_back(rows.size(0) == 0 ? zeros({4}, kFloat64)
+                     : mode[1] == 'e'  ? rows.mean(0)
+                     : mode[1] == 'a'  ? rows.amax({0})
+                                       : rows.sum(0));
+    }
+    const Tensor expected = stack(bags);
+    EXPECT_TRUE(near(found, expected)) << mode;
+    const Tensor seed = randn(found.sizes(), kFloat64, {}, Generator(41));
+    found.backward(seed);
+    expected.backward(seed);
+    EXPECT_TRUE(near(u.grad(), v.grad()) || mode[1] == 'a')
+        << mode;  // of equal rows, max takes one
+    if (scaled) {
+      EXPECT_TRUE(near(s.grad(), t.grad()));
+    }
+  }
+  // Frequencies are those of all bags.
+  const Tensor w = table.clone().requires_grad_();
+  embedding_bag(w, indices, tensor(starts), true, "sum").sum().backward();
+  EXPECT_TRUE(near(w.grad(), ones({50, 4}, kFloat64)));
+}
+
+TEST(EmbeddingBag, TakesTheMemoryOfItsTable) {
+  const Tensor table = randn({1000, 64}, kFloat32, {}, Generator(42)).requires_grad_();
+  const Tensor indices = randint(0, 1000, {1 << 19}, kInt64, {}, Generator(43));
+  const Tensor offsets = arange(0, 1 << 19, 1 << 10, kInt64);
+  const int64_t grown =
+      growth([&] { embedding_bag(table, indices, offsets, false, "sum").sum().backward(); });
+  if (grown < 0) GTEST_SKIP() << "this system does not tell the peak";
+  EXPECT_LT(grown, 64 * kMiB);  // the rows take 128 MiB, and their products as much
+}
+
 // ---- others ----
 
 // Memory that is kept for later calls hides a part of the second of two functions, so the most
@@ -279,6 +448,7 @@ TEST(Temporaries, AreNotMuchLargerThanOperandsAndResults) {
             24 * kMiB);
   const Tensor small = randn({40, 40}, kFloat32, {}, Generator(24));  // 10 MiB
   EXPECT_LT(growth([&] { kron(small, small); }), 16 * kMiB);
+  EXPECT_LT(growth([&] { mvlgamma(elements + 20, 20); }), 24 * kMiB);
   const Tensor repeats = ones({1 << 20}, kInt64);  // 8 MiB
   EXPECT_LT(growth([&] { repeat_interleave(elements, repeats); }), 48 * kMiB);
 }
