@@ -214,9 +214,9 @@ void Module::fail_outside(const std::string& name) const {
 }
 
 // While a constructor runs, the size of the object is not known yet, but no object is this large.
-void Module::check_near(const std::string& name, const void* member) const {
+bool Module::is_near(const void* member) const {
   constexpr std::ptrdiff_t kLargest = 1 << 20;
-  if (std::abs(distance(this, member)) > kLargest) fail_outside(name);
+  return std::abs(distance(this, member)) <= kLargest;
 }
 
 void Module::check_within(const void* object, size_t bytes) const {
@@ -234,11 +234,30 @@ void Module::check_within(const void* object, size_t bytes) const {
   }
 }
 
-void Module::register_parameter(std::string name, Tensor& member) {
-  check_name(name);
-  check_near(name, &member);
+Module::RegisteredTensor Module::register_parameter(std::string name, Tensor& member) {
+  RegisteredTensor registered = add_tensor_at(std::move(name), member, Role::kParameter);
   if (member.defined()) member.requires_grad_();
-  tensors_.push_back({std::move(name), distance(this, &member), Role::kParameter});
+  return registered;
+}
+
+Module::RegisteredTensor Module::add_tensor_at(std::string name, Tensor& tensor, Role role) {
+  if (is_near(&tensor)) {
+    check_name(name);
+    tensors_.push_back({std::move(name), distance(this, &tensor), role});
+  } else {
+    add_tensor(std::move(name), tensor, role);
+  }
+  return RegisteredTensor(*this, tensors_.size() - 1);
+}
+
+Module::RegisteredTensor::operator Tensor&() && {
+  TensorEntry& entry = module_.tensors_[index_];
+  if (!entry.held) {
+    entry.tensor = module_.resolve(entry);
+    entry.held = true;
+    entry.place = 0;
+  }
+  return entry.tensor;
 }
 
 Module::TensorEntry& Module::add_tensor(std::string name, Tensor value, Role role) {
@@ -266,11 +285,10 @@ Tensor Module::register_buffer(std::string name, const Tensor& value, bool persi
   return add_tensor(std::move(name), value, role).tensor;
 }
 
-void Module::register_buffer(std::string name, Tensor& member, bool persistent) {
-  check_name(name);
-  check_near(name, &member);
-  tensors_.push_back({std::move(name), distance(this, &member),
-                      persistent ? Role::kBuffer : Role::kTransientBuffer});
+Module::RegisteredTensor Module::register_buffer(std::string name, Tensor& member,
+                                                 bool persistent) {
+  return add_tensor_at(std::move(name), member,
+                       persistent ? Role::kBuffer : Role::kTransientBuffer);
 }
 
 void Module::add_member(std::string name, Module& member) {
@@ -278,7 +296,7 @@ void Module::add_member(std::string name, Module& member) {
   if (&member == this) {
     fail(ErrorCode::kValue, "[", class_name(*this), "] cannot contain itself as '", name, "'");
   }
-  check_near(name, &member);
+  if (!is_near(&member)) fail_outside(name);
   if (member.copies_ == nullptr) {
     member.copies_ = std::make_shared<Copies>();
     member.copies_->add(&member);

@@ -127,9 +127,9 @@ ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, PlateauOptions option
 bool ReduceLROnPlateau::improves(double metric) const {
   const double sign = options_.maximize ? 1 : -1;
   if (!options_.relative) return sign * metric > sign * best_ + options_.threshold;
-  // As in PyTorch, a fraction of the best value; infinite if that is infinite.
-  const double bound = best_ * (1 + sign * options_.threshold);
-  return sign * metric > sign * bound;
+  // A fraction of the size of the best value, so that negative ones have to improve, too.
+  if (std::isinf(best_)) return sign * metric > sign * best_;
+  return sign * metric > sign * best_ + options_.threshold * std::abs(best_);
 }
 
 void ReduceLROnPlateau::step(double metric) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "mytorch/grad_mode.h"
 #include "mytorch/nn.h"
 #include "mytorch/ops/equal.h"
 #include "mytorch/ops/ones.h"
@@ -124,6 +125,50 @@ TEST(RegisteredValues, AreSavedLoadedAndConverted) {
   EXPECT_EQ(net.last.weight.dtype(), kFloat64);
   EXPECT_EQ(net.scale.dtype(), kFloat64);
   EXPECT_EQ(net.steps.dtype(), kFloat64);
+}
+
+// libtorch's register_parameter and register_buffer return the tensor for any argument: a local of
+// the constructor, a constant, or the member itself.
+struct FromVariables : Module {
+  explicit FromVariables(Tensor given = zeros({3})) {
+    const NoGradGuard no_grad;
+    Tensor local = ones({2});
+    const Tensor fixed = ones({1});
+    scale = register_parameter("scale", local);
+    pe = register_buffer("pe", given);
+    limit = register_buffer("limit", fixed, false);
+    frozen = register_parameter("frozen", ones({2}), false);
+    own = register_buffer("own", own);
+    local.fill_(3);
+    given.fill_(4);
+  }
+  Tensor forward(const Tensor& x) override { return x * scale; }
+  Tensor scale, pe, limit, frozen, own = zeros({1});
+};
+
+TEST(RegisteredValues, MayBeVariables) {
+  const auto expect_members = [](FromVariables& net) {
+    EXPECT_TRUE(net.named_parameters()["scale"].is_same(net.scale));
+    EXPECT_TRUE(net.named_parameters()["frozen"].is_same(net.frozen));
+    EXPECT_TRUE(net.named_buffers()["pe"].is_same(net.pe));
+    EXPECT_TRUE(net.named_buffers()["limit"].is_same(net.limit));
+    EXPECT_TRUE(net.named_buffers()["own"].is_same(net.own));
+    EXPECT_TRUE(net.scale.requires_grad());
+    EXPECT_FALSE(net.frozen.requires_grad());
+    expect_values(net.scale, {3, 3});
+    expect_values(net.pe, {4, 4, 4});
+    EXPECT_EQ(net.state_dict().count("limit"), 0u);
+  };
+  FromVariables net;
+  const auto heap = std::make_shared<FromVariables>();
+  FromVariables copy = clone(net);
+  expect_members(net);
+  expect_members(*heap);
+  expect_members(copy);
+  EXPECT_FALSE(copy.scale.is_same(net.scale));
+  net.to(kFloat64);
+  EXPECT_EQ(net.scale.dtype(), kFloat64);
+  EXPECT_EQ(net.pe.dtype(), kFloat64);
 }
 
 struct Outer : Module {

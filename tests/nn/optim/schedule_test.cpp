@@ -183,5 +183,20 @@ TEST_F(ScheduleTest, PlateauOfAMetricThatGrows) {
   EXPECT_EQ(sgd_.lr(0), 0.25);
 }
 
+// pytorch/pytorch#47513: a relative threshold of a negative best value pointed to worse ones.
+TEST_F(ScheduleTest, PlateauOfANegativeMetric) {
+  for (const bool maximize : {false, true}) {
+    ReduceLROnPlateau schedule(sgd_, {.maximize = maximize, .threshold = 0.1});
+    schedule.step(-10);
+    EXPECT_EQ(schedule.best(), -10);
+    schedule.step(maximize ? -9.5 : -10.5);  // less than a tenth better
+    EXPECT_EQ(schedule.best(), -10);
+    schedule.step(maximize ? -10.5 : -9.5);  // worse
+    EXPECT_EQ(schedule.best(), -10);
+    schedule.step(maximize ? -8.5 : -11.5);
+    EXPECT_EQ(schedule.best(), maximize ? -8.5 : -11.5);
+  }
+}
+
 }  // namespace
 }  // namespace mytorch::nn::optim

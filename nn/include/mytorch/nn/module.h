@@ -293,6 +293,19 @@ class Module : private detail::Forwards {
   virtual std::string describe() const;
 
  protected:
+  // Converts to the registered tensor, and registers it by value instead of as a member: whether
+  // the variable is one is not known, and a local of the constructor soon is gone.
+  class RegisteredTensor {
+   public:
+    operator Tensor&() &&;  // NOLINT(google-explicit-constructor)
+
+   private:
+    friend class Module;
+    RegisteredTensor(Module& module, size_t index) : module_(module), index_(index) {}
+    Module& module_;
+    size_t index_;
+  };
+
   Module();
   Module(const Module& other);
   Module(Module&& other) noexcept;
@@ -300,12 +313,13 @@ class Module : private detail::Forwards {
   Module& operator=(Module&& other) noexcept;
 
   // Each registers a member of the class under a name that is unique in this module and contains no
-  // '.'. Undefined tensors are ignored until they are assigned. Throws Error(kValue) for what lies
-  // too far from this object to be a member.
-  void register_parameter(std::string name, Tensor& member);  // also calls requires_grad_()
-  void register_buffer(std::string name, Tensor& member, bool persistent = true);
+  // '.'. Undefined tensors are ignored until they are assigned. Throws Error(kValue) for a module
+  // that lies too far from this object to be a member; such a tensor is registered by value.
+  RegisteredTensor register_parameter(std::string name, Tensor& member);  // and requires_grad_()
+  RegisteredTensor register_buffer(std::string name, Tensor& member, bool persistent = true);
   // Register a tensor and return it, for a member: `scale = register_parameter("scale", ones(4))`.
-  // The member is not to be assigned another tensor, which would not be registered.
+  // The member is not to be assigned another tensor, which would not be registered. The same holds
+  // if the results of the two above are used, whose argument then may be any variable.
   Tensor register_parameter(std::string name, const Tensor& value, bool requires_grad = true);
   Tensor register_buffer(std::string name, const Tensor& value, bool persistent = true);
   template <class M>
@@ -448,7 +462,7 @@ class Module : private detail::Forwards {
     if (typeid(module) == typeid(M)) module.Module::check_within(&module, sizeof(M));
   }
   void check_within(const void* object, size_t bytes) const;
-  void check_near(const std::string& name, const void* member) const;
+  bool is_near(const void* member) const;
   [[noreturn]] void fail_outside(const std::string& name) const;
   HookHandle add_pre_hook(std::function<Tensor(Module&, const Tensor&)> hook);
   HookHandle add_forward_hook(std::function<Tensor(Module&, const Tensor&, const Tensor&)> hook);
@@ -461,6 +475,7 @@ class Module : private detail::Forwards {
   static void start_copies(Module& module);
   static const std::shared_ptr<Copies>& record(const ChildEntry& entry);
   TensorEntry& add_tensor(std::string name, Tensor value, Role role);
+  RegisteredTensor add_tensor_at(std::string name, Tensor& tensor, Role role);
   void check_name(const std::string& name) const;
   Tensor& resolve(const TensorEntry& entry) const;
   Module& resolve(const ChildEntry& entry) const;

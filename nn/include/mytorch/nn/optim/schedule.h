@@ -176,7 +176,7 @@ struct PlateauOptions {
   double factor = 0.1;
   int64_t patience = 10;    // number of steps without improvement to tolerate
   double threshold = 1e-4;  // the smallest change that counts as an improvement
-  bool relative = true;     // whether `threshold` is relative to the best value
+  bool relative = true;     // whether `threshold` is relative to the size of the best value
   int64_t cooldown = 0;     // number of steps to ignore after a reduction
   double min_lr = 0;
   double eps = 1e-8;  // rate changes smaller than this are skipped
