@@ -17,6 +17,7 @@
 #include "mytorch/ops/lt.h"
 #include "mytorch/ops/ones_like.h"
 #include "mytorch/ops/pow.h"
+#include "mytorch/ops/remainder.h"
 #include "mytorch/ops/to.h"
 #include "mytorch/ops/trunc_divide.h"
 #include "mytorch/ops/where.h"
@@ -37,14 +38,13 @@ double largest(ScalarType type) {
   }
 }
 
-// Returns the type of a number raised to the power of a tensor: the number promotes by category
-// only.
-ScalarType power_type(const Scalar& base, ScalarType exponent) {
-  if (is_complex(exponent)) return exponent;
-  if (base.is_complex()) return to_complex(exponent);
-  if (is_floating_point(exponent)) return exponent;
-  if (base.is_float()) return kFloat32;
-  return exponent == kBool && !base.is_bool() ? kInt64 : exponent;
+// Returns the type of a number on the left of a tensor: the number promotes by category only.
+ScalarType number_type(const Scalar& number, ScalarType tensor) {
+  if (is_complex(tensor)) return tensor;
+  if (number.is_complex()) return to_complex(tensor);
+  if (is_floating_point(tensor)) return tensor;
+  if (number.is_float()) return kFloat32;
+  return tensor == kBool && !number.is_bool() ? kInt64 : tensor;
 }
 
 }  // namespace
@@ -67,7 +67,11 @@ Tensor div_mode(const Tensor& self, const Operand& other,
 
 Tensor pow_scalar(const Scalar& self, const Tensor& exponent) {
   // The base stays on the CPU: kernels read a 0-dim CPU tensor as a number.
-  return pow(full(IntList(), self, power_type(self, exponent.dtype())), exponent);
+  return pow(full(IntList(), self, number_type(self, exponent.dtype())), exponent);
+}
+
+Tensor remainder_scalar(const Scalar& self, const Tensor& other) {
+  return remainder(full(IntList(), self, number_type(self, other.dtype())), other);
 }
 
 Tensor isclose(const Tensor& self, const Tensor& other, double rtol, double atol, bool equal_nan) {

@@ -81,6 +81,7 @@ Tensor scatter_reduce_self(const Tensor& grad, const Tensor& self, int64_t dim, 
                            const Tensor& src, Str reduce, bool include_self, const Tensor& result);
 Tensor scatter_reduce_src(const Tensor& grad, const Tensor& self, int64_t dim, const Tensor& index,
                           const Tensor& src, Str reduce, bool include_self, const Tensor& result);
+Tensor scatter_src(const Tensor& grad, int64_t dim, const Tensor& index, IntList shape);
 
 // ---- recurrent networks (recurrent.cpp) ----
 // `wanted` has one entry for each gradient; `grads` are those of all results.

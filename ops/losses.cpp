@@ -1,4 +1,5 @@
 // Losses: a fused kernel for the terms, then a reduction.
+#include <cmath>
 #include <cstdio>
 #include <mutex>
 #include <set>
@@ -18,6 +19,7 @@
 #include "mytorch/ops/kl_div_terms.h"
 #include "mytorch/ops/l1_loss_terms.h"
 #include "mytorch/ops/log.h"
+#include "mytorch/ops/logical_and.h"
 #include "mytorch/ops/nll_loss_forward.h"
 #include "mytorch/ops/ones_like.h"
 #include "mytorch/ops/reshape.h"
@@ -242,7 +244,9 @@ Tensor cross_entropy_of_probabilities(const Tensor& log_p, const Tensor& target,
   if (label_smoothing > 0) {
     wanted = target * (1 - label_smoothing) + label_smoothing / static_cast<double>(classes);
   }
-  Tensor terms = log_p * wanted;
+  // A class that is impossible for both adds nothing.
+  const Tensor neither = mytorch::logical_and(log_p == -HUGE_VAL, wanted == 0);
+  Tensor terms = log_p.masked_fill(neither, 0) * wanted;
   if (weight.defined()) terms = terms * weight;
   if (reduction == "none") return -terms.sum(dim);
   Tensor loss = -terms.sum();

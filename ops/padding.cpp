@@ -8,6 +8,7 @@
 #include "mytorch/ops/constant_pad_nd.h"
 #include "mytorch/ops/flip.h"
 #include "mytorch/ops/full.h"
+#include "mytorch/ops/pad.h"
 #include "ops/geometry.h"
 #include "ops/gradients.h"
 
@@ -107,6 +108,39 @@ Tensor pad(const Tensor& self, IntList pad, Str mode, std::optional<double> valu
                           padded_size - std::max<int64_t>(-after, 0));
   }
   return copied ? result.contiguous() : result.clone();
+}
+
+// Pads the last `n` dimensions, behind channels and perhaps a batch.
+static Tensor pad_last(const char* op, const Tensor& self, IntList padding, int64_t n, Str mode) {
+  check_value(static_cast<int64_t>(padding.size()) == 2 * n, op, "padding is ", padding, ": give ",
+              2 * n, " numbers, two for each dimension");
+  check_shape(self.dim() == n + 1 || self.dim() == n + 2, op, "self has shape ", self.sizes(),
+              ": give ", n + 2, " dimensions, or ", n + 1, " without a batch");
+  return mytorch::pad(self, padding, mode);
+}
+
+Tensor reflection_pad1d(const Tensor& self, IntList padding) {
+  return pad_last("reflection_pad1d", self, padding, 1, "reflect");
+}
+
+Tensor reflection_pad2d(const Tensor& self, IntList padding) {
+  return pad_last("reflection_pad2d", self, padding, 2, "reflect");
+}
+
+Tensor reflection_pad3d(const Tensor& self, IntList padding) {
+  return pad_last("reflection_pad3d", self, padding, 3, "reflect");
+}
+
+Tensor replication_pad1d(const Tensor& self, IntList padding) {
+  return pad_last("replication_pad1d", self, padding, 1, "replicate");
+}
+
+Tensor replication_pad2d(const Tensor& self, IntList padding) {
+  return pad_last("replication_pad2d", self, padding, 2, "replicate");
+}
+
+Tensor replication_pad3d(const Tensor& self, IntList padding) {
+  return pad_last("replication_pad3d", self, padding, 3, "replicate");
 }
 
 }  // namespace mytorch::composite

@@ -64,6 +64,14 @@ Dims pooled_sizes(IntList input, const Window& w, int64_t n, const char* op) {
     check_shape(size != 0 && out >= 1, op, "the window ", as_list(w.kernel), " with padding ",
                 as_list(w.padding), " does not fit input of shape ", input);
     sizes[ndim - n + i] = checked(out, op, "the size of the result");
+    // The positions of a dilated window may lie around the input, or, of the last one, behind it.
+    for (int64_t o = 0; w.dilation[i] > 1 && o < sizes[ndim - n + i]; ++o) {
+      const Wide begin = Wide{o} * w.stride[i] - w.padding[i];
+      const Wide skipped = begin < 0 ? (w.dilation[i] - 1 - begin) / w.dilation[i] : Wide{0};
+      check_shape(skipped < w.kernel[i] && begin + skipped * w.dilation[i] < size, op, "window ", o,
+                  " of dimension ", ndim - n + i, " has no element of the input, of shape ", input,
+                  ", only padding: give less padding or dilation, or no ceil_mode");
+    }
   }
   return sizes;
 }

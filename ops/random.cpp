@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "mytorch/generated/bodies.h"
+#include "mytorch/ops/amax.h"
+#include "mytorch/ops/amin.h"
 #include "mytorch/ops/cat.h"
 #include "mytorch/ops/copy_.h"
 #include "mytorch/ops/dropout.h"
@@ -32,6 +34,7 @@
 #include "mytorch/ops/uniform_.h"
 #include "mytorch/ops/where.h"
 #include "mytorch/ops/zeros_like.h"
+#include "ops/check_values.h"
 #include "ops/creation.h"
 #include "ops/gradients.h"
 
@@ -45,6 +48,21 @@ void check_drawable(const Tensor& tensor, const char* op) {
 
 void check_probability(double p, const char* op) {
   check_value(p >= 0 && p <= 1, op, "p is ", p, ": give one in [0, 1]");
+}
+
+void check_probabilities(const Tensor& p, const char* op) {
+  if (!may_check_values(p)) return;
+  const Tensor values = p.detach();
+  const double least = mytorch::amin(values).item<double>();
+  const double greatest = mytorch::amax(values).item<double>();
+  check_value(least >= 0 && greatest <= 1, op, "the probabilities are from ", least, " to ",
+              greatest, ": give some in [0, 1]");
+}
+
+void check_deviations(const Tensor& std) {
+  if (!may_check_values(std)) return;
+  const double least = mytorch::amin(std.detach()).item<double>();
+  check_value(least >= 0, "normal", "std has the value ", least, ": give at least 0");
 }
 
 struct Range {
@@ -142,6 +160,7 @@ Tensor normal_tensor_tensor(const Tensor& mean, const Tensor& std,
                             std::optional<Generator> generator) {
   check_type(mean.is_floating_point() && std.is_floating_point(), "normal", "mean is ",
              mean.dtype(), " and std is ", std.dtype(), ": give floating types");
+  check_deviations(std);
   const Tensor sum = mean.detach() + std.detach();  // of the common shape and type
   const Tensor drawn = mytorch::empty(sum.sizes(), sum.dtype(), sum.device());
   drawn.normal_(0, 1, generator);
@@ -156,6 +175,7 @@ Tensor normal_tensor_float(const Tensor& mean, double std, std::optional<Generat
 
 Tensor normal_float_tensor(double mean, const Tensor& std, std::optional<Generator> generator) {
   check_drawable(std, "normal");
+  check_deviations(std);
   const Tensor drawn = mytorch::empty(std.sizes(), std.dtype(), std.device());
   return drawn.normal_(0, 1, generator) * std.detach() + mean;
 }
@@ -196,6 +216,7 @@ Tensor randperm(int64_t n, std::optional<ScalarType> dtype, std::optional<Device
 
 Tensor bernoulli(const Tensor& self, std::optional<Generator> generator) {
   check_drawable(self, "bernoulli");
+  check_probabilities(self, "bernoulli");
   return to(draw_below(self, self, uniform_type(self.dtype()), generator), self.dtype());
 }
 
@@ -211,6 +232,7 @@ void bernoulli_float_(const Tensor& self, double p, std::optional<Generator> gen
 
 void bernoulli_tensor_(const Tensor& self, const Tensor& p, std::optional<Generator> generator) {
   check_drawable(p, "bernoulli_");
+  check_probabilities(p, "bernoulli_");
   copy_(self, draw_below(p, self, uniform_type(p.dtype()), generator));
 }
 

@@ -11,6 +11,7 @@
 #include "mytorch/ops/flip.h"
 #include "mytorch/ops/full.h"
 #include "mytorch/ops/full_like.h"
+#include "mytorch/ops/gather.h"
 #include "mytorch/ops/index_put.h"
 #include "mytorch/ops/interleave_indices.h"
 #include "mytorch/ops/isnan.h"
@@ -386,6 +387,16 @@ Tensor repeat_interleave_each(const Tensor& self, const Tensor& repeats, std::op
 }  // namespace composite
 
 namespace grads {
+
+// Of sources that an index names twice, only the last one is in the result.
+Tensor scatter_src(const Tensor& grad, int64_t dim, const Tensor& index, IntList shape) {
+  const Tensor places =
+      mytorch::arange(index.numel(), kInt64, index.device()).reshape(index.sizes());
+  const Tensor written =
+      mytorch::scatter(mytorch::zeros(grad.sizes(), kInt64, index.device()), dim, index, places);
+  const Tensor last = mytorch::gather(written, dim, index) == places;
+  return padded_to(mytorch::where(last, mytorch::gather(grad, dim, index), 0), shape);
+}
 
 Tensor scatter_reduce_self(const Tensor& grad, const Tensor& self, int64_t dim, const Tensor& index,
                            const Tensor& src, Str reduce, bool include_self, const Tensor& result) {

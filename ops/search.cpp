@@ -3,14 +3,17 @@
 #include <cmath>
 
 #include "mytorch/generated/bodies.h"
+#include "mytorch/ops/any.h"
 #include "mytorch/ops/arange.h"
 #include "mytorch/ops/cat.h"
 #include "mytorch/ops/clamp_max.h"
 #include "mytorch/ops/empty.h"
+#include "mytorch/ops/eq.h"
 #include "mytorch/ops/full.h"
 #include "mytorch/ops/isnan.h"
 #include "mytorch/ops/linspace.h"
 #include "mytorch/ops/logical_and.h"
+#include "mytorch/ops/ne.h"
 #include "mytorch/ops/nonzero.h"
 #include "mytorch/ops/ones.h"
 #include "mytorch/ops/pow.h"
@@ -174,6 +177,40 @@ Tensor bucketize(const Tensor& self, const Tensor& boundaries, bool out_int32, b
               ": it must be a vector");
   const ScalarType type = promote_types(self.dtype(), boundaries.dtype());
   return mytorch::searchsorted(boundaries.to(type), self.to(type), out_int32, right);
+}
+
+// Returns the position of a number in a vector, in the vector's type or, for one with a fraction
+// among integers, in float64.
+static Tensor position_of(const Scalar& number, const Tensor& line, bool out_int32, bool right,
+                          std::optional<std::string_view> side, const Tensor& sorter) {
+  const ScalarType type = number.is_float() && !line.is_floating_point() ? kFloat64 : line.dtype();
+  return mytorch::searchsorted(line.to(type), mytorch::full(IntList(), number, type, line.device()),
+                               out_int32, right, side, sorter);
+}
+
+Tensor searchsorted_scalar(const Tensor& sorted_sequence, const Scalar& self, bool out_int32,
+                           bool right, std::optional<std::string_view> side, const Tensor& sorter) {
+  check_shape(sorted_sequence.dim() == 1, "searchsorted", "the sequence has shape ",
+              sorted_sequence.sizes(), ": a number is searched in a vector");
+  return position_of(self, sorted_sequence, out_int32, right, side, sorter);
+}
+
+Tensor bucketize_scalar(const Scalar& self, const Tensor& boundaries, bool out_int32, bool right) {
+  check_shape(boundaries.dim() == 1, "bucketize", "boundaries has shape ", boundaries.sizes(),
+              ": it must be a vector");
+  return position_of(self, boundaries, out_int32, right, {}, Tensor());
+}
+
+Tensor isin_number(const Tensor& elements, const Scalar& test_element, bool /*assume_unique*/,
+                   bool invert) {
+  const Tensor x = elements.detach();
+  return invert ? mytorch::ne(x, test_element) : mytorch::eq(x, test_element);
+}
+
+Tensor isin_of_number(const Scalar& element, const Tensor& test_elements, bool /*assume_unique*/,
+                      bool invert) {
+  const Tensor found = mytorch::any(mytorch::eq(test_elements.detach(), element));
+  return invert ? found.logical_not() : found;
 }
 
 Tensor isin(const Tensor& elements, const Tensor& test_elements, bool /*assume_unique*/,

@@ -69,13 +69,9 @@ Tensors<2> kthvalue(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
 Tensors<2> mode(const Tensor& self, int64_t dim, bool keepdim) {
   const int64_t along = wrap_dim(dim, self.dim(), "mode");
   const int64_t size = size_along(self, along);
-  check_value(size > 0 || self.numel() == 0, "mode", "dimension ", along, " of shape ",
-              self.sizes(), " is empty: it has no mode");
+  check_value(size > 0, "mode", "dimension ", along, " of shape ", self.sizes(),
+              " is empty: it has no mode");
   if (self.dim() == 0) return {self.clone(), mytorch::zeros({}, kInt64, self.device())};
-  if (size == 0) {
-    const Tensor none = self.sum({along}, keepdim).to(self.dtype());
-    return {none, none.to(kInt64)};
-  }
   const auto [sorted, order] = mytorch::sort(self.detach(), true, along, false);
   // The length of the run of equal elements that ends at each position of the sorted line; the
   // first of the longest runs is that of the smallest element.

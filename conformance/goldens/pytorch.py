@@ -280,12 +280,27 @@ def binary_cross_entropy_terms(x, y, weight):
     return terms if weight is None else weight * terms  # PyTorch has no gradient of the weight
 
 
+def product(factor, x):
+    """Returns factor * x, which is 0 where the factor is, of infinite elements, too."""
+    return torch.where(factor == 0, 0, factor * x)
+
+
 def binary_cross_entropy_with_logits_terms(x, y, weight, pos_weight):
-    if pos_weight is not None and pos_weight.requires_grad:  # PyTorch lacks this gradient, too
+    if torch.isinf(x).any():  # PyTorch has NaN
+        positive = product(y, -F.logsigmoid(x))
+        terms = product(1 - y, -F.logsigmoid(-x)) + (positive if pos_weight is None else pos_weight * positive)
+    elif pos_weight is not None and pos_weight.requires_grad:  # PyTorch lacks this gradient, too
         terms = (1 - y) * x - ((pos_weight - 1) * y + 1) * F.logsigmoid(x)
     else:
         terms = F.binary_cross_entropy_with_logits(x, y, pos_weight=pos_weight, reduction="none")
     return terms if weight is None else weight * terms
+
+
+def kl_div_terms(x, y, log):
+    terms = F.kl_div(x, y, reduction="none", log_target=log)
+    if log:
+        return torch.where((y == -math.inf) & (x < math.inf), 0, terms)  # PyTorch has NaN
+    return torch.where((y == 0) & (x == -math.inf), 0, terms)
 
 
 def by_dimension(name):
@@ -865,7 +880,7 @@ TWINS = {
     "binary_cross_entropy_with_logits_terms": binary_cross_entropy_with_logits_terms,
     "all.dims": by_dimension("all"),
     "any.dims": by_dimension("any"),
-    "kl_div_terms": lambda x, y, log: F.kl_div(x, y, reduction="none", log_target=log),
+    "kl_div_terms": kl_div_terms,
     "kl_div": lambda x, y, reduction, log: F.kl_div(x, y, reduction=reduction, log_target=log),
     "full": lambda size, value, dtype, device: torch.full(size, value, dtype=dtype),
     "to.device": lambda x, device, type_, non_blocking, copy: x.to(device, type_ or x.dtype, copy=copy),

@@ -161,5 +161,93 @@ TEST(ReportedGradients, SecondDerivativesOfSelections) {
   check([](const Tensor& x) { return masked_select(x, x > 2); }, {18, 0, 0, 30});
 }
 
+// pytorch/pytorch#57006, #473, #146299: of equal indices, the last one is written, and alone has a
+// gradient.
+TEST(ReportedGradients, OverwrittenValuesHaveNone) {
+  const auto of = [](const Tensor& source, const Tensor& weights, auto&& write) {
+    const Tensor v = source.clone().requires_grad_();
+    (write(v) * weights).sum().backward();
+    return values(v.grad());
+  };
+  const Tensor index = tensor({2, 0, 2, 2}, kInt64), weights = tensor({1.0, 10.0, 100.0}, kFloat64);
+  const Tensor four = ones({4}, kFloat64), empty = zeros({3}, kFloat64);
+  const Values last = {0, 1, 0, 100};
+  EXPECT_EQ(of(four, weights, [&](const Tensor& v) { return scatter(empty, 0, index, v); }), last);
+  EXPECT_EQ(of(four, weights, [&](const Tensor& v) { return index_put(empty, {index}, v); }), last);
+  EXPECT_EQ(of(four, weights, [&](const Tensor& v) { return index_copy(empty, 0, index, v); }),
+            last);
+  EXPECT_EQ(of(tensor(2.0, kFloat64), weights,
+               [&](const Tensor& v) { return index_fill(empty, 0, index, v); }),
+            Values{101});
+  EXPECT_EQ(of(ones({1, 4}, kFloat64), weights.unsqueeze(0),
+               [&](const Tensor& v) { return max_unpool1d(v, index.unsqueeze(0), {3}); }),
+            last);
+  // Rows and columns, and a source that is larger than the index.
+  const Tensor places = tensor({1, 0, 1, 1, 0, 0}, kInt64).reshape({2, 3});
+  EXPECT_EQ(of(ones({3, 4}, kFloat64), arange(1, 9, kFloat64).reshape({2, 4}),
+               [&](const Tensor& v) {
+                 return scatter(zeros({2, 4}, kFloat64), 0, places, v);
+               }),
+            (Values{0, 0, 7, 0, 5, 2, 3, 0, 0, 0, 0, 0}));
+}
+
+// pytorch/pytorch#49844: gradients of losses at scores that are infinite and right.
+TEST(ReportedGradients, LossesOfInfiniteLogits) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const Tensor x = tensor({-inf, inf, 0.0}, kFloat64), y = tensor({0.0, 1.0, 1.0}, kFloat64);
+  const auto loss = [&](const Tensor& logits, const Tensor& weight) {
+    return binary_cross_entropy_with_logits(logits, y, {}, weight, "sum");
+  };
+  const Tensor two = full({3}, 2, kFloat64);
+  EXPECT_EQ(grad_of([&](const Tensor& v) { return loss(v, {}); }, x), Values({0, 0, -0.5}));
+  EXPECT_EQ(grad_of([&](const Tensor& v) { return loss(v, two); }, x), Values({0, 0, -1}));
+  EXPECT_EQ(grad_of([&](const Tensor& v) { return loss(x, v); }, two),
+            Values({0, 0, std::log(2.0)}));
+  EXPECT_EQ(grad_of([&](const Tensor& v) { return multilabel_soft_margin_loss(v, y) * 3; }, x),
+            Values({0, 0, -0.5}));
+}
+
+// google-deepmind/optax#896: gradients at a class that neither the scores nor the target have.
+TEST(ReportedGradients, CrossEntropyOfProbabilitiesOfMaskedClasses) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const Tensor x = tensor({{-inf, 0.0}}, kFloat64), p = tensor({{0.0, 1.0}}, kFloat64);
+  EXPECT_EQ(grad_of([&](const Tensor& v) { return cross_entropy(v, p); }, x), Values({0, 0}));
+  EXPECT_EQ(grad_of([&](const Tensor& v) { return cross_entropy(x, v); }, p), Values({0, 0}));
+  // Where the score is finite, the gradient of a probability of 0 is that of any other.
+  EXPECT_EQ(grad_of(
+                [&](const Tensor& v) {
+                  return cross_entropy(tensor({{0.0, 0.0}}, kFloat64), v);
+                },
+                p),
+            Values({std::log(2.0), std::log(2.0)}));
+}
+
+// google-deepmind/optax#1786: gradients at a class that is impossible in the target.
+TEST(ReportedGradients, DivergenceOfImpossibleClasses) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const Tensor x = tensor({-1.0, -2.0}, kFloat64), log_p = tensor({-inf, 0.0}, kFloat64);
+  EXPECT_EQ(grad_of([&](const Tensor& v) { return kl_div(v, log_p, "sum", true); }, x),
+            Values({0, -1}));
+  EXPECT_EQ(grad_of([&](const Tensor& v) { return kl_div(x, v, "sum", true); }, log_p),
+            Values({0, 3}));
+  EXPECT_EQ(grad_of(
+                [&](const Tensor& v) {
+                  return kl_div(v, tensor({0.0, 1.0}, kFloat64), "sum");
+                },
+                log_p),
+            Values({0, -1}));
+}
+
+// google/jax's FAQ on where, google-deepmind/optax#1786: a term that does not count was NaN in the
+// gradient, as its logarithm of 0 was differentiated, too.
+TEST(ReportedGradients, PoissonLossOfCountsOfZero) {
+  const Tensor x = zeros({3}, kFloat64), counts = tensor({0.0, 1.0, 2.0}, kFloat64);
+  const Values found = grad_of(
+      [&](const Tensor& v) { return poisson_nll_loss(x, v, true, true, 1e-8, "sum"); }, counts);
+  EXPECT_EQ(found[0], 0);
+  EXPECT_EQ(found[1], 0);
+  EXPECT_NEAR(found[2], std::log(2.0) + 0.25, 1e-15);  // of n log n - n + log(2 pi n) / 2
+}
+
 }  // namespace
 }  // namespace mytorch

@@ -211,5 +211,113 @@ TEST(ReportedValues, ViewsSeeLaterWrites) {
   EXPECT_EQ(b.item<double>(), 2);
 }
 
+// pytorch/pytorch#114216: a dilated window may consist of padding alone, which has no maximum.
+TEST(ReportedValues, WindowsOfPaddingAreRefused) {
+  EXPECT_ERROR(max_pool2d(rand({1, 1, 1, 8}), {3, 3}, {6, 6}, {1, 1}, {2, 2}, true),
+               "has no element of the input");
+  EXPECT_ERROR(max_pool2d(rand({1, 1, 3, 8}), {2, 3}, {2, 6}, {1, 1}, {4, 2}),
+               "has no element of the input");
+  EXPECT_ERROR(max_pool1d(rand({1, 1, 1}), {3}, {6}, {1}, {2}, true),
+               "has no element of the input");
+  EXPECT_ERROR(max_pool3d(rand({1, 1, 1, 8, 8}), {3, 3, 3}, {6, 6, 6}, {1, 1, 1}, {2, 2, 2}, true),
+               "has no element of the input");
+  // Positions of a window around the input, and one on it.
+  const Tensor x = tensor({3.0, 1.0, 2.0}).reshape({1, 1, 3});
+  EXPECT_EQ(values(max_pool1d(x, {3}, {1}, {2}, {2})), (std::vector<double>{3, 1, 3}));
+}
+
+// pytorch/pytorch#157097: a size of the result that is not the sum of repeats is refused.
+TEST(ReportedValues, RepeatsHaveTheSizeThatIsSaid) {
+  const Tensor x = arange(0, 3, kFloat64);
+  EXPECT_ERROR(repeat_interleave(x, tensor({1, 2, 3}, kInt64), 0, 2),
+               "output_size is 2, but the sum of repeats is 6");
+  EXPECT_ERROR(repeat_interleave(x, tensor({1, 2, 3}, kInt64), 0, 7),
+               "output_size is 7, but the sum of repeats is 6");
+  EXPECT_ERROR(repeat_interleave(x, tensor({3, -2, 3}, kInt64), 0, 4),
+               "repeats has a negative number");
+  EXPECT_EQ(values(repeat_interleave(x, tensor({1, 0, 2}, kInt64), 0, 3)),
+            (std::vector<double>{0, 2, 2}));
+}
+
+// tenstorrent/tt-metal#53282: products are those of the formula, from left to right.
+TEST(ReportedValues, ScaledProductsOfLargeFactors) {
+  const Tensor zero = zeros({1}), huge = full({1}, 1e30), tiny = full({1}, 1e-30);
+  EXPECT_FLOAT_EQ(addcmul(zero, huge, huge, 1e-30).item<float>(), 1e30F);
+  EXPECT_FLOAT_EQ(addcdiv(zero, huge, tiny, 1e-30).item<float>(), 1e30F);
+}
+
+// pytorch/pytorch#49844: a score of infinity that is right has no loss, not 0 * infinity, and a
+// wrong one has an infinite loss.
+TEST(ReportedValues, LossesOfInfiniteLogits) {
+  for (const ScalarType type : {kFloat32, kFloat64, kBFloat16}) {
+    const Tensor x = tensor({-kInfinity, kInfinity, -kInfinity, kInfinity}, type),
+                 y = tensor({0.0, 1.0, 0.5, 0.0}, type);
+    const Values expected = {0, 0, kInfinity, kInfinity};
+    EXPECT_EQ(values(binary_cross_entropy_with_logits(x, y, {}, {}, "none")), expected);
+    EXPECT_EQ(values(binary_cross_entropy_with_logits(x, y, {}, full({4}, 3, type), "none")),
+              expected);
+    EXPECT_EQ(values(multilabel_soft_margin_loss(x.narrow(0, 0, 2), y.narrow(0, 0, 2))), Values{0});
+  }
+  // Long vectors, whose loop is another one than that of the rest, and labels that are integers.
+  const Tensor sign = arange(37, kFloat32).remainder(2);
+  EXPECT_EQ(binary_cross_entropy_with_logits((sign - 0.5) * kInfinity, sign).item<float>(), 0);
+  EXPECT_EQ(multilabel_soft_margin_loss(tensor({-kInfinity, kInfinity, 0.0}, kFloat64),
+                                        tensor({0, 1, 1}, kInt64))
+                .item<double>(),
+            std::log(2.0) / 3);
+  EXPECT_TRUE(
+      std::isnan(binary_cross_entropy_with_logits(tensor({NAN}), zeros({1})).item<float>()));
+}
+
+// google-deepmind/optax#896: a class that neither the scores nor the target have adds nothing.
+TEST(ReportedValues, CrossEntropyOfProbabilitiesOfMaskedClasses) {
+  const Tensor x = tensor({{-kInfinity, 0.0}, {1.0, 1.0}, {-kInfinity, 0.0}}, kFloat64),
+               p = tensor({{0.0, 1.0}, {0.0, 1.0}, {0.5, 0.5}}, kFloat64);
+  const Values found = values(cross_entropy(x, p, {}, "none"));
+  EXPECT_EQ(found[0], 0);
+  EXPECT_NEAR(found[1], std::log(2.0), 1e-15);
+  EXPECT_EQ(found[2], kInfinity);
+  EXPECT_EQ(cross_entropy(x.narrow(0, 0, 1), p.narrow(0, 0, 1), ones({2}, kFloat64)).item<double>(),
+            0);
+}
+
+// google-deepmind/optax#1786, p-e-w/heretic#348: the terms of impossible classes are 0.
+TEST(ReportedValues, DivergenceOfImpossibleClasses) {
+  const Tensor x = tensor({-1.0, -2.0, -kInfinity, -kInfinity}, kFloat64);
+  EXPECT_EQ(values(kl_div(x, tensor({-kInfinity, 0.0, -kInfinity, -1.0}, kFloat64), "none", true)),
+            Values({0, 2, 0, kInfinity}));
+  EXPECT_EQ(values(kl_div(x, tensor({0.0, 1.0, 0.0, 0.5}, kFloat64), "none")),
+            Values({0, 2, 0, kInfinity}));
+  EXPECT_TRUE(
+      std::isnan(kl_div(tensor({NAN}), tensor({-kInfinity}, kFloat32), "sum", true).item<float>()));
+}
+
+// pytorch/pytorch#10357, #185246: what is no probability.
+TEST(ReportedValues, ProbabilitiesAreInTheUnitInterval) {
+  for (const double p : {1.5, -0.5, std::numeric_limits<double>::quiet_NaN()}) {
+    const Tensor x = tensor({0.5, p}, kFloat64);
+    EXPECT_ERROR(bernoulli(x), "[bernoulli] the probabilities are from");
+    EXPECT_ERROR(empty({2}).bernoulli_(x), "[bernoulli_] the probabilities are from");
+  }
+  EXPECT_EQ(values(bernoulli(tensor({0.0, 1.0}))), Values({0, 1}));
+  EXPECT_EQ(bernoulli(empty({0})).numel(), 0);
+}
+
+// pytorch/pytorch#49998: negative standard deviations in a tensor.
+TEST(ReportedValues, StandardDeviationsAreNotNegative) {
+  const Tensor mean = zeros({2}), std = tensor({1.0, -1.0});
+  EXPECT_ERROR(normal(mean, std), "[normal] std has the value -1");
+  EXPECT_ERROR(normal(0, std), "[normal] std has the value -1");
+  EXPECT_EQ(values(normal(mean, zeros({2}))), Values({0, 0}));
+}
+
+// pytorch/pytorch#49807: negative variances are mistakes, and are not raised to the bound.
+TEST(ReportedValues, VariancesAreNotNegative) {
+  const Tensor x = zeros({2});
+  EXPECT_ERROR(gaussian_nll_loss(x, x, tensor({1.0, -1.0})),
+               "[gaussian_nll_loss] var has negative values");
+  EXPECT_TRUE(std::isfinite(gaussian_nll_loss(x, x, zeros({2})).item<float>()));
+}
+
 }  // namespace
 }  // namespace mytorch

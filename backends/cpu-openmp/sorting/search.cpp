@@ -1,6 +1,7 @@
 // Binary search in sorted lines, and the indices of repeated elements.
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 
 #include "backends/cpu-openmp/registry.h"
@@ -123,6 +124,18 @@ void interleave_indices(mt_ctx& ctx, const mt_args_interleave_indices& args) {
   const int64_t* const ends = all.data<const int64_t>();
   const int64_t n = all.numel();
   int64_t* const to = out.data<int64_t>();
+  int64_t sum = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (ends[i] < sum) {
+      throw sdk::Error(MT_ERROR_VALUE, "[repeat_interleave] repeats has a negative number");
+    }
+    sum = ends[i];
+  }
+  if (sum != out.numel()) {
+    throw sdk::Error(MT_ERROR_VALUE, "[repeat_interleave] output_size is " +
+                                         std::to_string(out.numel()) +
+                                         ", but the sum of repeats is " + std::to_string(sum));
+  }
   sdk::parallel_for(ctx, 0, out.numel(), 16384, [&](int64_t begin, int64_t end) noexcept {
     int64_t index = count_of<true, int64_t>(ends, n, begin);
     while (begin < end) {
