@@ -38,7 +38,7 @@ endif()
 # optimized. GCC compiles them in two thirds of the time if it inlines small functions and does little else.
 set(MYTORCH_OPTIMIZE_HOST "")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "Release" AND MYTORCH_OPTIMIZE STREQUAL "-O2")
-  set(MYTORCH_OPTIMIZE_HOST -O1 -finline-small-functions -findirect-inlining)
+  set(MYTORCH_OPTIMIZE_HOST -O1 -finline-small-functions)
 endif()
 # Generated wrappers of operators are half of the library, and instantiate a few templates for each record. Under
 # sanitizers, optimization more than doubles their compile time, and finds nothing.

@@ -86,7 +86,7 @@ Tensor bags_of(const Bags& bags, Str mode) {
   rows = mytorch::mul(rows, factors.unsqueeze(1));
   // A sum that exceeds 16 bits may have a mean that does not.
   if (mode == "mean") rows = widened(rows);
-  const Tensor sums = mytorch::index_add(
+  Tensor sums = mytorch::index_add(
       mytorch::zeros({n, weight.size(1)}, rows.dtype(), weight.device()), 0, owner, rows);
   if (mode == "sum") return sums;
   const Tensor counts = mytorch::index_add(mytorch::zeros({n}, rows.dtype(), weight.device()), 0,

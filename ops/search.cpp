@@ -179,11 +179,13 @@ Tensor bucketize(const Tensor& self, const Tensor& boundaries, bool out_int32, b
   return mytorch::searchsorted(boundaries.to(type), self.to(type), out_int32, right);
 }
 
-// Returns the position of a number in a vector, in the vector's type or, for one with a fraction
-// among integers, in float64.
+// Returns the position of a number in a vector, in the vector's type or, where that does not have
+// the number, in float64 or int64.
 static Tensor position_of(const Scalar& number, const Tensor& line, bool out_int32, bool right,
                           std::optional<std::string_view> side, const Tensor& sorter) {
-  const ScalarType type = number.is_float() && !line.is_floating_point() ? kFloat64 : line.dtype();
+  ScalarType type = line.dtype();
+  if (number.is_float() && !line.is_floating_point()) type = kFloat64;
+  if (!number.is_float() && type == kBool) type = kInt64;
   return mytorch::searchsorted(line.to(type), mytorch::full(IntList(), number, type, line.device()),
                                out_int32, right, side, sorter);
 }
