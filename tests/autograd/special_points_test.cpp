@@ -172,25 +172,6 @@ TEST(SpecialPoints, BesselFunctionsNearZero) {
   EXPECT_EQ(autograd::gradgradcheck(all, {points}).message, "");
 }
 
-// The largest value is smooth wherever it is unique, also where smaller ones are equal.
-TEST(SpecialPoints, LargestSingularValuesAndEigenvaluesAboveEqualOnes) {
-  const auto largest = [](Tensor (*values_of)(const Tensor&)) {
-    return [values_of](const std::vector<Tensor>& in) {
-      return std::vector<Tensor>{values_of(in[0]).amax({-1})};
-    };
-  };
-  const Tensor square = diag(tensor({3.0, 1.0, 1.0, 1.0}));
-  const Tensor wide = pad(diag(tensor({2.0, 0.0, 0.0})), {0, 2});
-  for (const ScalarType type : {kFloat64, kComplex128}) {
-    for (const Tensor& x : {square, wide, wide.mT().contiguous()}) {
-      const auto f = largest([](const Tensor& a) { return linalg_svdvals(a); });
-      EXPECT_EQ(autograd::gradgradcheck(f, {x.to(type).clone().requires_grad_()}).message, "");
-    }
-    const auto f = largest([](const Tensor& a) { return linalg_eigvalsh((a + a.mH()) * 0.5); });
-    EXPECT_EQ(autograd::gradgradcheck(f, {square.to(type).clone().requires_grad_()}).message, "");
-  }
-}
-
 TEST(SpecialPoints, LogarithmsOfSumsOfNothing) {
   for (const ScalarType type : {kFloat32, kFloat64}) {
     const Tensor none = full({3}, -INFINITY, type);
