@@ -179,7 +179,6 @@ struct Cache::Impl {
     if (!options.allow_breaks) {
       Capture capture(arguments);
       results = function();
-      histories.check(arguments);
       finish(&recording, &capture, arguments, results);
     } else if (!record_whole(&recording, arguments, function, &results)) {
       breaks = true;

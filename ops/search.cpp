@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/types/holds.h"
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/any.h"
 #include "mytorch/ops/arange.h"
@@ -185,7 +186,7 @@ static Tensor position_of(const Scalar& number, const Tensor& line, bool out_int
                           std::optional<std::string_view> side, const Tensor& sorter) {
   ScalarType type = line.dtype();
   if (number.is_float() && !line.is_floating_point()) type = kFloat64;
-  if (!number.is_float() && type == kBool) type = kInt64;
+  if (!number.is_float() && (type == kBool || !holds(type, number))) type = kInt64;
   return mytorch::searchsorted(line.to(type), mytorch::full(IntList(), number, type, line.device()),
                                out_int32, right, side, sorter);
 }

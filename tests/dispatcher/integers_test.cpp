@@ -86,6 +86,10 @@ TEST(Integers, NumbersOutsideOfTheTypeAreRefused) {
   refused([] { linspace(0, 300, 4, kUInt8); }, "[linspace] 300 is not a value of uint8");
   refused([] { arange(0, 400, 100, kUInt8); }, "[arange] 300 is not a value of uint8");
   EXPECT_EQ(integers_of(arange(0, 300, 100, kUInt8)), (std::vector<int64_t>{0, 100, 200}));
+  // A search compares numbers, whatever the type of the line.
+  EXPECT_EQ(searchsorted(tensor({1, 3, 200}, kUInt8), 300).item<int64_t>(), 3);
+  EXPECT_EQ(searchsorted(tensor({1, 3, 200}, kUInt8), -1).item<int64_t>(), 0);
+  EXPECT_EQ(bucketize(2.5, tensor({1, 3, 200}, kUInt8)).item<int64_t>(), 1);
   // Where the low bits alone count, an unsigned type stands for negative numbers.
   EXPECT_EQ(integers_of(bytes + -1), (std::vector<int64_t>{255, 0, 199, 254}));
   EXPECT_EQ(integers_of(add(bytes, bytes, -1)), (std::vector<int64_t>{0, 0, 0, 0}));

@@ -144,6 +144,26 @@ TEST(ReportedGradients, SumOfSingularValuesOfADeficientMatrix) {
   for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-10);
 }
 
+// jax-ml/jax#8732: gradients of decompositions were NaN where values are equal, also of functions
+// that do not tell these apart. The largest value is smooth wherever it is unique.
+TEST(ReportedGradients, LargestSingularValuesAndEigenvaluesAboveEqualOnes) {
+  const auto largest = [](Tensor (*values_of)(const Tensor&)) {
+    return [values_of](const std::vector<Tensor>& in) {
+      return std::vector<Tensor>{values_of(in[0]).amax({-1})};
+    };
+  };
+  const Tensor square = diag(tensor({3.0, 1.0, 1.0, 1.0}));
+  const Tensor wide = pad(diag(tensor({2.0, 0.0, 0.0})), {0, 2});
+  for (const ScalarType type : {kFloat64, kComplex128}) {
+    for (const Tensor& x : {square, wide, wide.mT().contiguous()}) {
+      const auto f = largest([](const Tensor& a) { return linalg_svdvals(a); });
+      EXPECT_EQ(autograd::gradgradcheck(f, {x.to(type).clone().requires_grad_()}).message, "");
+    }
+    const auto f = largest([](const Tensor& a) { return linalg_eigvalsh((a + a.mH()) * 0.5); });
+    EXPECT_EQ(autograd::gradgradcheck(f, {square.to(type).clone().requires_grad_()}).message, "");
+  }
+}
+
 // pytorch/pytorch#1712: second derivatives of functions that select elements.
 TEST(ReportedGradients, SecondDerivativesOfSelections) {
   const auto check = [](const std::function<Tensor(const Tensor&)>& select,
