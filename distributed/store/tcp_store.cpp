@@ -137,20 +137,21 @@ struct TcpStore::Server {
     peers.back()->socket = std::move(socket);
   }
 
-  // Reads what has come and answers complete requests. Returns false if the peer is gone.
+  // Reads what has come and answers complete requests. Returns false if the peer is gone. At most a
+  // message and a chunk are kept, however fast the peer sends.
   bool receive(Peer& peer) {
     char chunk[65536];
-    bool open = true;
     for (;;) {
       const ssize_t n = ::recv(peer.socket.fd(), chunk, sizeof(chunk), 0);
-      if (n > 0) {
-        peer.in.append(chunk, static_cast<size_t>(n));
-        continue;
-      }
       if (n < 0 && errno == EINTR) continue;
-      open = n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
-      break;
+      if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+      peer.in.append(chunk, static_cast<size_t>(n));
+      if (!answer_complete(peer)) return false;
     }
+  }
+
+  // Answers the requests that have come whole. Returns false for one that no client makes.
+  bool answer_complete(Peer& peer) {
     while (peer.in.size() >= 4) {
       const uint32_t size = wire::length_at(peer.in.data());
       if (size > wire::kMaxMessage) return false;
@@ -159,7 +160,7 @@ struct TcpStore::Server {
       peer.in.erase(0, 4 + static_cast<size_t>(size));
       if (!answer(peer, request)) return false;
     }
-    return open;
+    return true;
   }
 
   bool flush(Peer& peer) {
