@@ -195,7 +195,7 @@ mt_comm_call call_of(const GroupState& state, void* stream) {
         absl::StrCat("[", op, "] ", what, ": not finished within ", state.session->timeout(),
                      " s: ", state.session->diagnose(state, number, signature));
     try {
-      state.session->store()->set("failure/" + state.name, text);
+      state.session->store()->set(failure_key(state), text);
     } catch (const Error&) {  // the others find out by themselves
     }
     state.fail(text);
@@ -206,7 +206,7 @@ mt_comm_call call_of(const GroupState& state, void* stream) {
     // Another rank has ended the group; it says why.
     for (int tries = 0; why.empty() && state.session != nullptr && tries < 40; ++tries) {
       try {
-        why = state.session->store()->find("failure/" + state.name).value_or("");
+        why = state.session->store()->find(failure_key(state)).value_or("");
       } catch (const Error& error) {
         why = error.what();
       }

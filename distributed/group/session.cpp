@@ -19,6 +19,8 @@ std::string ended_key(int rank) { return absl::StrCat("ended/", rank); }
 
 }  // namespace
 
+std::string failure_key(const GroupState& state) { return "failure/" + state.name; }
+
 Session::Session(std::shared_ptr<Store> store, int rank, int size, double timeout, bool one_process)
     : store_(std::move(store)),
       rank_(rank),
@@ -118,12 +120,16 @@ void Session::look_after(GroupState& state, const std::vector<int>& lost) {
     for (int rank = 0; rank < state.size; ++rank) {
       if (!store_->find(ended_key(state.world_ranks[static_cast<size_t>(rank)])).has_value())
         continue;
-      const std::string why = absl::StrCat("rank ", rank, " of group ", state.name,
-                                           " has ended without coming to call #", number);
-      // The others may notice that the group ends before they notice why.
-      try {
-        store_->set("failure/" + state.name, why);
-      } catch (const Error&) {  // they find out by themselves
+      // A rank that ended because the group had failed has said so before.
+      std::string why = store_->find(failure_key(state)).value_or("");
+      if (why.empty()) {
+        why = absl::StrCat("rank ", rank, " of group ", state.name,
+                           " has ended without coming to call #", number);
+        // The others may notice that the group ends before they notice why.
+        try {
+          store_->set(failure_key(state), why);
+        } catch (const Error&) {  // they find out by themselves
+        }
       }
       state.fail(why);
       return;

@@ -124,6 +124,9 @@ struct GroupState {
   std::string reason();
 };
 
+// The store's key under which a rank that ends a group says why, before it does.
+std::string failure_key(const GroupState& state);
+
 // Runs a call of the group: numbers and records it, compares signatures if
 // MYTORCH_DISTRIBUTED_CHECK=1, and turns its status into an Error. `start` calls the engine; `kept`
 // are the operands; `finish` runs on the caller's thread when results may be read.
