@@ -28,7 +28,7 @@ struct RetainedGrad {
 };
 
 // The place where a node was made, for anomaly mode.
-struct Origin {
+struct NodeOrigin {
   std::vector<void*> frames;
   std::string scope;   // the path of the NameScopes
   std::string within;  // the node whose apply() made this one, if any
@@ -51,7 +51,7 @@ struct NodeExtras {
     std::string name;
   };
   std::vector<NameAt> names;
-  Origin origin;
+  NodeOrigin origin;
 };
 
 namespace batch {

@@ -82,8 +82,8 @@ std::string operator_name(const Node& node) {
   return text;
 }
 
-Origin current_origin() {
-  Origin origin;
+NodeOrigin current_origin() {
+  NodeOrigin origin;
   void* frames[64];
   const int n = backtrace(frames, 64);
   origin.frames.assign(frames, frames + n);
@@ -185,7 +185,7 @@ void append_operands(const Node& node, std::string* text) {
 std::string describe_origin(const Node& node) {
   const NodeExtras* extras = NodeAccess::extras(&node);
   if (extras == nullptr || extras->origin.frames.empty()) return "";
-  const Origin& origin = extras->origin;
+  const NodeOrigin& origin = extras->origin;
   std::string text = absl::StrCat("\n  ", operator_name(node), " was recorded", scope_of(node));
   if (!origin.within.empty()) {
     absl::StrAppend(&text, ", while the gradient of ", origin.within, " was computed");

@@ -7,7 +7,7 @@
 
 namespace mytorch::autograd {
 
-Origin current_origin();
+NodeOrigin current_origin();
 // Returns where the node was recorded and the operations that led to it, a line for each; "" if it
 // was made outside anomaly mode.
 std::string describe_origin(const Node& node);

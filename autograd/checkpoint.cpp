@@ -29,11 +29,11 @@ struct GeneratorState {
 };
 
 // The form of a saved value, to detect a function that computes something else the second time.
-struct Form {
+struct SavedForm {
   std::vector<int64_t> sizes;
   ScalarType dtype;
-  explicit Form(const Tensor& t) : sizes(t.sizes().vec()), dtype(t.dtype()) {}
-  bool operator==(const Form&) const = default;
+  explicit SavedForm(const Tensor& t) : sizes(t.sizes().vec()), dtype(t.dtype()) {}
+  bool operator==(const SavedForm&) const = default;
   std::string str() const { return absl::StrCat(dtype_name(dtype), " ", shape_str(sizes)); }
 };
 
@@ -130,7 +130,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
     SavedTensorHooks hooks(
         [this](const Tensor& value) -> SavedTensorHooks::Packed {
           const size_t index = values_.size();
-          const Form form(value);
+          const SavedForm form(value);
           if (index < forms_.size() && !(form == forms_[index])) {
             fail(ErrorCode::kValue, "[checkpoint] computed again, saved value ", index, " is ",
                  form.str(), "; in the forward it was ", forms_[index].str(),
@@ -154,8 +154,8 @@ class Frame : public std::enable_shared_from_this<Frame> {
   std::vector<SavedTensor> saved_inputs_;
   std::vector<bool> requires_;
   std::vector<GeneratorState> generators_;
-  autocast::State autocast_;  // of the forward
-  std::vector<Form> forms_;
+  autocast::AutocastState autocast_;  // of the forward
+  std::vector<SavedForm> forms_;
   std::vector<Tensor> kept_;  // all values, if they cannot be computed again
   bool in_forward_ = false;
   std::recursive_mutex mutex_;  // several threads may run its backward, which may nest

@@ -14,15 +14,15 @@ namespace mytorch::autograd {
 namespace {
 
 // The state of a call that backward needs, besides its tensors.
-struct Call {
+struct CustomCall {
   const CustomOperator* op;
   std::vector<Value> args;  // None for saved tensors
   // The source of the value of each argument of the gradient's operator.
-  struct Source {
+  struct ArgumentSource {
     enum { kDefault, kGrad, kArgument, kSaved } from = kDefault;
     size_t at = 0;  // the index of the gradient, argument or saved tensor
   };
-  std::vector<Source> sources;
+  std::vector<ArgumentSource> sources;
 };
 
 // Returns the index in a name: 3 for "grad3", 0 for "grad" if there is one result; -1 for other
@@ -36,25 +36,26 @@ int64_t numbered(std::string_view name, std::string_view prefix, size_t count) {
 }
 
 // Determines the tensors to save for the gradient's operator, and the sources of its arguments.
-Call plan(const CustomOperator& op, const std::vector<Value>& args,
-          const std::vector<Tensor>& results, std::vector<Tensor>* to_save) {
-  Call call{&op, args, {}};
+CustomCall plan(const CustomOperator& op, const std::vector<Value>& args,
+                const std::vector<Tensor>& results, std::vector<Tensor>* to_save) {
+  CustomCall call{&op, args, {}};
   const auto save = [&](const Tensor& tensor) {
     to_save->push_back(tensor);
-    return Call::Source{Call::Source::kSaved, to_save->size() - 1};
+    return CustomCall::ArgumentSource{CustomCall::ArgumentSource::kSaved, to_save->size() - 1};
   };
   const OpInfo& gradient = *op.gradient->info;
   for (int i = 0; i < gradient.num_args; ++i) {
     const std::string_view name = gradient.args[i].name;
-    Call::Source source;
+    CustomCall::ArgumentSource source;
     size_t a = 0;
     while (a < op.schema.args.size() && name != op.schema.args[a].name) ++a;
     if (a < op.schema.args.size()) {
       const auto* tensor = std::get_if<Tensor>(&args[a].variant());
-      source = tensor != nullptr && tensor->defined() ? save(*tensor)
-                                                      : Call::Source{Call::Source::kArgument, a};
+      source = tensor != nullptr && tensor->defined()
+                   ? save(*tensor)
+                   : CustomCall::ArgumentSource{CustomCall::ArgumentSource::kArgument, a};
     } else if (const int64_t g = numbered(name, "grad", results.size()); g >= 0) {
-      source = {Call::Source::kGrad, static_cast<size_t>(g)};
+      source = {CustomCall::ArgumentSource::kGrad, static_cast<size_t>(g)};
     } else if (const int64_t r = numbered(name, "result", results.size()); r >= 0) {
       source = save(results[static_cast<size_t>(r)]);
     }
@@ -68,24 +69,24 @@ Call plan(const CustomOperator& op, const std::vector<Value>& args,
 }
 
 std::vector<Tensor> custom_backward(FunctionContext* context, const std::vector<Tensor>& grads) {
-  const auto& call = *std::any_cast<std::shared_ptr<const Call>>(context->saved_data["call"]);
+  const auto& call = *std::any_cast<std::shared_ptr<const CustomCall>>(context->saved_data["call"]);
   const std::vector<Tensor> saved = context->saved_tensors();
   const OpInfo& gradient = *call.op->gradient->info;
   std::vector<NamedValue> args;
   for (size_t i = 0; i < call.sources.size(); ++i) {
-    const Call::Source& source = call.sources[i];
+    const CustomCall::ArgumentSource& source = call.sources[i];
     const char* name = gradient.args[i].name;
     switch (source.from) {
-      case Call::Source::kGrad:
+      case CustomCall::ArgumentSource::kGrad:
         args.emplace_back(name, grads[source.at]);
         break;
-      case Call::Source::kArgument:
+      case CustomCall::ArgumentSource::kArgument:
         args.emplace_back(name, call.args[source.at]);
         break;
-      case Call::Source::kSaved:
+      case CustomCall::ArgumentSource::kSaved:
         args.emplace_back(name, saved[source.at]);
         break;
-      case Call::Source::kDefault:
+      case CustomCall::ArgumentSource::kDefault:
         break;
     }
   }
@@ -130,8 +131,8 @@ std::vector<Value> record(const CustomOperator& op, const std::vector<Value>& ar
   std::vector<Tensor> results;
   for (Value& value : next_custom(kLayerAutograd, op, args)) results.push_back(value.tensor());
   std::vector<Tensor> to_save;
-  context->saved_data["call"] =
-      std::shared_ptr<const Call>(std::make_shared<Call>(plan(op, args, results, &to_save)));
+  context->saved_data["call"] = std::shared_ptr<const CustomCall>(
+      std::make_shared<CustomCall>(plan(op, args, results, &to_save)));
   context->save_for_backward(std::move(to_save));
   call.finish(&results);
   return {results.begin(), results.end()};

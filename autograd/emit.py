@@ -163,14 +163,14 @@ def readers(op: Op, name: str) -> list[str]:
 
 
 _FACTS = {
-    "shape": "Shape",
-    "strides": "Strides",
-    "dtype": "DType",
+    "shape": "ShapeOf",
+    "strides": "StridesOf",
+    "dtype": "DTypeOf",
     "device": "DeviceOf",
-    "ndim": "NDim",
-    "numel": "Numel",
-    "len": "Length",
-    "defined": "Given",
+    "ndim": "NDimOf",
+    "numel": "NumelOf",
+    "len": "LengthOf",
+    "defined": "IsGiven",
 }
 
 
@@ -207,8 +207,8 @@ def saves(op: Op) -> list[str]:
             read = "true" if number in read_gradients(op) else "false"
             found.append(f"SavedResult<{member(n)}, {number}, {read}>")
         else:
-            found.append(f"Saved<{member(n)}, {number}, {reader_mask(op, save):#b}>")
-    return found + [f"Kept<{member(n)}, {arg_number(op, n)}>" for n in op.grad.numbers]
+            found.append(f"SavedArgument<{member(n)}, {number}, {reader_mask(op, save):#b}>")
+    return found + [f"KeptArgument<{member(n)}, {arg_number(op, n)}>" for n in op.grad.numbers]
 
 
 def number_locals(op: Op, names: list[str]) -> list[str]:

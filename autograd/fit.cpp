@@ -11,14 +11,14 @@
 namespace mytorch::autograd {
 namespace {
 
-struct Target {
+struct EdgeTarget {
   IntList sizes;
   ScalarType dtype;
   bool known;
 };
 
 // Returns the form of the tensor at the other end of an edge.
-Target target(const Node* node, uint32_t i) {
+EdgeTarget target(const Node* node, uint32_t i) {
   // The node of a write to a view: edge 0 belongs to the base, whose node selects the view from it.
   if (i == 0 && NodeAccess::enclosing(node) != nullptr) return {{}, kFloat32, false};
   const Edge& edge = node->edges()[i];
@@ -34,7 +34,7 @@ Target target(const Node* node, uint32_t i) {
 }  // namespace
 
 Tensor fit(const Node* node, uint32_t i, Tensor gradient) {
-  const Target to = target(node, i);
+  const EdgeTarget to = target(node, i);
   if (!gradient.defined() || !to.known) return gradient;
   if (!(gradient.sizes() == to.sizes)) gradient = grads::sum_to(gradient, to.sizes);
   // A real operand of a complex result takes the real part.
@@ -49,7 +49,7 @@ void fail_no_gradient(const char* op, const char* arg) {
 }
 
 Tensor zero_gradient(const Node* node, uint32_t i, const Tensor& like) {
-  const Target to = target(node, i);
+  const EdgeTarget to = target(node, i);
   return mytorch::zeros(to.sizes, to.dtype, like.device());
 }
 

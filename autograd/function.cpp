@@ -31,7 +31,8 @@ class FunctionNode final : public Node {
   const char* name_;
   FunctionBackward backward_;
   std::unique_ptr<FunctionContext> context_;
-  autocast::State autocast_ = autocast::state;  // of the forward, in which backward runs, too
+  autocast::AutocastState autocast_ =
+      autocast::state;  // of the forward, in which backward runs, too
 };
 
 namespace {

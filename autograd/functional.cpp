@@ -39,11 +39,11 @@ std::vector<int64_t> joined(IntList first, IntList second) {
 }
 
 // One call: a function, the tensors that it receives and its outputs.
-class Call {
+class FunctionalCall {
  public:
   // Runs the function. Its inputs are part of the graph of the given ones if create_graph is set.
-  Call(const char* op, const TensorFunction& f, std::vector<Tensor> given,
-       const FunctionalOptions& options)
+  FunctionalCall(const char* op, const TensorFunction& f, std::vector<Tensor> given,
+                 const FunctionalOptions& options)
       : op_(op), options_(options), inputs_(std::move(given)) {
     if (inputs_.empty()) fail(ErrorCode::kValue, "[", op_, "] no inputs were given");
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -275,7 +275,7 @@ std::vector<Tensor> variables_like(const std::vector<Tensor>& tensors) {
 
 Products vjp(const TensorFunction& f, std::vector<Tensor> inputs, const std::vector<Tensor>& v,
              const FunctionalOptions& options) {
-  const Call call("vjp", f, std::move(inputs), options);
+  const FunctionalCall call("vjp", f, std::move(inputs), options);
   const std::vector<Tensor> weights = call.vector_for("output", call.outputs(), v);
   return call.products(
       call.complete(call.gradients(call.outputs(), call.inputs(), weights, options.create_graph),
@@ -284,7 +284,7 @@ Products vjp(const TensorFunction& f, std::vector<Tensor> inputs, const std::vec
 
 Products jvp(const TensorFunction& f, std::vector<Tensor> inputs, const std::vector<Tensor>& v,
              const FunctionalOptions& options) {
-  const Call call("jvp", f, std::move(inputs), options);
+  const FunctionalCall call("jvp", f, std::move(inputs), options);
   const std::vector<Tensor> direction = call.vector_for("input", call.inputs(), v);
   const std::vector<Tensor> weights = variables_like(call.outputs());
   const std::vector<Tensor> gradients =
@@ -296,20 +296,20 @@ Products jvp(const TensorFunction& f, std::vector<Tensor> inputs, const std::vec
 
 Blocks jacobian(const TensorFunction& f, std::vector<Tensor> inputs,
                 const FunctionalOptions& options) {
-  const Call call("jacobian", f, std::move(inputs), options);
+  const FunctionalCall call("jacobian", f, std::move(inputs), options);
   return call.blocks(call.outputs());
 }
 
 Blocks hessian(const TensorFunction& f, std::vector<Tensor> inputs,
                const FunctionalOptions& options) {
-  const Call call("hessian", f, std::move(inputs), options);
+  const FunctionalCall call("hessian", f, std::move(inputs), options);
   call.require_one_element();
   return call.blocks(call.gradient());
 }
 
 Products vhp(const TensorFunction& f, std::vector<Tensor> inputs, const std::vector<Tensor>& v,
              const FunctionalOptions& options) {
-  const Call call("vhp", f, std::move(inputs), options);
+  const FunctionalCall call("vhp", f, std::move(inputs), options);
   call.require_one_element();
   const std::vector<Tensor> direction = call.vector_for("input", call.inputs(), v);
   return call.products(
@@ -319,7 +319,7 @@ Products vhp(const TensorFunction& f, std::vector<Tensor> inputs, const std::vec
 
 Products hvp(const TensorFunction& f, std::vector<Tensor> inputs, const std::vector<Tensor>& v,
              const FunctionalOptions& options) {
-  const Call call("hvp", f, std::move(inputs), options);
+  const FunctionalCall call("hvp", f, std::move(inputs), options);
   call.require_one_element();
   const std::vector<Tensor> direction = call.vector_for("input", call.inputs(), v);
   const std::vector<Tensor> weights = variables_like(call.inputs());

@@ -138,29 +138,29 @@ inline std::vector<Dims> shapes_of(TensorList list) {
   return shapes;
 }
 
-struct Shape {
+struct ShapeOf {
   auto operator()(const auto& x) const { return shape_of(x); }
   auto operator()(TensorList list) const { return shapes_of(list); }
 };
-struct Strides {
+struct StridesOf {
   auto operator()(const Tensor& t) const { return to_dims(t.strides()); }
 };
-struct DType {
+struct DTypeOf {
   auto operator()(const auto& x) const { return dtype_of(x); }
 };
 struct DeviceOf {
   auto operator()(const auto& x) const { return device_of(x); }
 };
-struct NDim {
+struct NDimOf {
   auto operator()(const auto& x) const { return ndim_of(x); }
 };
-struct Numel {
+struct NumelOf {
   auto operator()(const auto& x) const { return numel_of(x); }
 };
-struct Length {
+struct LengthOf {
   auto operator()(TensorList list) const { return static_cast<int64_t>(list.size()); }
 };
-struct Given {
+struct IsGiven {
   auto operator()(const auto& x) const { return is_given(x); }
 };
 

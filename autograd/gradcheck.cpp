@@ -28,7 +28,7 @@ Tensor write(const std::vector<double>& values, const Tensor& like) {
   NoGradGuard no_grad;
   const Tensor host = op::empty(like.sizes(), kFloat64, kCPU);
   std::copy(values.begin(), values.end(), host.data<double>());
-  const Geometry geometry(*like.impl());
+  const ViewGeometry geometry(*like.impl());
   Tensor result;
   if (geometry.overlaps() || like.numel() == 0) {
     result = op::empty(like.sizes(), like.dtype(), like.device());
@@ -47,10 +47,10 @@ bool differentiable(const Tensor& output) { return output.defined() && requires_
 // One number per output element.
 using Weights = std::vector<std::vector<double>>;
 
-class Checker {
+class GradientChecker {
  public:
-  Checker(const TensorFunction& function, const std::vector<Tensor>& inputs,
-          const GradcheckOptions& options)
+  GradientChecker(const TensorFunction& function, const std::vector<Tensor>& inputs,
+                  const GradcheckOptions& options)
       : function_(function), options_(options) {
     for (size_t i = 0; i < inputs.size(); ++i) {
       const Tensor& input = inputs[i];
@@ -275,7 +275,7 @@ struct OfParts {
 GradcheckResult gradcheck(const TensorFunction& function, const std::vector<Tensor>& inputs,
                           const GradcheckOptions& options) {
   const OfParts real(function, inputs);
-  return Checker(real.function, real.inputs, options).run();
+  return GradientChecker(real.function, real.inputs, options).run();
 }
 
 GradcheckResult gradgradcheck(const TensorFunction& given, const std::vector<Tensor>& given_inputs,

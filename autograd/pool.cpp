@@ -8,18 +8,18 @@
 
 namespace mytorch::autograd::pool {
 
-thread_local constinit Cache cache __attribute__((tls_model("initial-exec"))) = {};
+thread_local constinit BlockCache cache __attribute__((tls_model("initial-exec"))) = {};
 
 namespace {
 
 // The class in core's pool of each of our sizes, known after the first block of the size.
 std::atomic<uint16_t> core_class[kClasses];
 
-struct Reaper {
-  ~Reaper() {
+struct BlockCacheReaper {
+  ~BlockCacheReaper() {
     cache.watched = false;
     for (uint8_t c = 0; c < kClasses; ++c) {
-      while (Block* block = cache.free[c]) {
+      while (PooledBlock* block = cache.free[c]) {
         cache.free[c] = block->next;
         release_slow(block, c);
       }
@@ -28,7 +28,7 @@ struct Reaper {
   }
   void watch() { cache.watched = true; }
 };
-thread_local Reaper reaper;
+thread_local BlockCacheReaper reaper;
 
 }  // namespace
 

@@ -5,8 +5,8 @@
 //     SavedOperand other_;
 //     static constexpr const char* kName = "MulBackward";
 //     using Edges = List<EdgeTo<0>, EdgeTo<1>>;
-//     using Saves = List<Saved<&Node_mul_Tensor::self_, 0, 0b10>,
-//                        Saved<&Node_mul_Tensor::other_, 1, 0b01>>;
+//     using Saves = List<SavedArgument<&Node_mul_Tensor::self_, 0, 0b10>,
+//                        SavedArgument<&Node_mul_Tensor::other_, 1, 0b01>>;
 //     void apply(Tensor* grads, Tensor* out) override { ... }  // the gradient formulas
 //   };
 //   Layered<ops::mul_Tensor, kFunction>::wrap<kLayerAutograd>(
@@ -133,7 +133,7 @@ const auto& nth_result(const Result& result) {
 // Saves an argument if the node has one of the edges `readers`; 0: always. A list is saved as a
 // whole.
 template <auto member, int arg, uint32_t readers = 0>
-struct Saved : KeepsNothing {
+struct SavedArgument : KeepsNothing {
   template <class Node>
   [[gnu::always_inline]] static void save_argument(Node& node, const auto& args,
                                                    const Tensor* written) {
@@ -164,7 +164,7 @@ struct SavedResult : KeepsNothing {
 
 // Saves an argument that is not a tensor.
 template <auto member, int arg>
-struct Kept : KeepsNothing {
+struct KeptArgument : KeepsNothing {
   static void save_argument(auto& node, const auto& args, const Tensor*) {
     node.*member = keep(std::get<arg>(args));
   }

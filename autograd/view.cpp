@@ -13,7 +13,7 @@
 
 namespace mytorch::autograd {
 
-int64_t Geometry::low() const {
+int64_t ViewGeometry::low() const {
   int64_t low = offset;
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == 0) return 0;
@@ -22,7 +22,7 @@ int64_t Geometry::low() const {
   return low;
 }
 
-int64_t Geometry::high() const {
+int64_t ViewGeometry::high() const {
   int64_t high = offset + 1;
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == 0) return 0;
@@ -31,7 +31,7 @@ int64_t Geometry::high() const {
   return high;
 }
 
-bool Geometry::overlaps() const {
+bool ViewGeometry::overlaps() const {
   // In order of strides, each dimension must step over the extent of the smaller ones.
   std::vector<std::pair<int64_t, int64_t>> dims;
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -51,9 +51,9 @@ namespace {
 
 // Sums a gradient over the dimensions of stride 0 of its tensor, and removes them. Other overlaps
 // are rare.
-Tensor drop_repeated(Tensor grad, Geometry* geometry) {
+Tensor drop_repeated(Tensor grad, ViewGeometry* geometry) {
   std::vector<int64_t> repeated;
-  Geometry rest;
+  ViewGeometry rest;
   rest.offset = geometry->offset;
   for (size_t i = 0; i < geometry->sizes.size(); ++i) {
     if (geometry->strides[i] == 0 && geometry->sizes[i] > 1) {
@@ -69,7 +69,7 @@ Tensor drop_repeated(Tensor grad, Geometry* geometry) {
 }
 
 // Returns the positions of the elements, relative to `low`, in row-major order.
-Tensor positions(const Geometry& geometry, int64_t low, int64_t extent, Device device) {
+Tensor positions(const ViewGeometry& geometry, int64_t low, int64_t extent, Device device) {
   const Tensor all = op::arange(extent, device);
   return op::flatten(op::as_strided(all, geometry.sizes, geometry.strides, geometry.offset - low));
 }
@@ -78,8 +78,8 @@ Tensor positions(const Geometry& geometry, int64_t low, int64_t extent, Device d
 
 Tensor as_strided_backward(const Tensor& grad, IntList input_sizes, IntList input_strides,
                            int64_t input_offset, IntList sizes, IntList strides, int64_t offset) {
-  const Geometry input(input_sizes, input_strides, input_offset);
-  Geometry view(sizes, strides, offset);
+  const ViewGeometry input(input_sizes, input_strides, input_offset);
+  ViewGeometry view(sizes, strides, offset);
   Tensor gradient = drop_repeated(grad, &view);
   // A buffer for the part of the storage that input or view cover.
   const bool view_empty = count(view.sizes) == 0;
@@ -190,7 +190,7 @@ Edge edge_of_view(const TensorImpl* view) {
          "are to be differentiated is ambiguous. Make the view again");
   }
   refuse_other_type(*root, *view);
-  auto node = make_node<AsStridedBackward>(1, 1, Geometry(*root), Geometry(*view));
+  auto node = make_node<AsStridedBackward>(1, 1, ViewGeometry(*root), ViewGeometry(*view));
   node->edge(0, root);
   node->infos()[0].set(*view);
   auto* impl = const_cast<TensorImpl*>(view);
@@ -226,7 +226,7 @@ void rebase_history(const Tensor& self, Node* node, uint32_t output, uint32_t se
     const bool has_self = self_edge < node->num_edges();
     NodeAccess::retain(node);
     auto slices = make_node<CopySlices>(node->num_edges() + (has_self ? 0 : 1), 1, node, self_edge,
-                                        Geometry(*root), Geometry(*impl));
+                                        ViewGeometry(*root), ViewGeometry(*impl));
     NodeAccess::set_enclosing(node, slices.get());
     // The edge to the view now leads to the former history of the base, also in the node, whose
     // edges wants() reads.

@@ -11,15 +11,15 @@ namespace mytorch::autograd {
 
 // The position of a tensor's elements. The offset counts elements from the beginning of the
 // storage.
-struct Geometry {
+struct ViewGeometry {
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;
   int64_t offset = 0;
 
-  Geometry() = default;
-  explicit Geometry(const TensorImpl& tensor)
+  ViewGeometry() = default;
+  explicit ViewGeometry(const TensorImpl& tensor)
       : sizes(tensor.sizes().vec()), strides(tensor.strides().vec()), offset(tensor.offset()) {}
-  Geometry(IntList sizes, IntList strides, int64_t offset)
+  ViewGeometry(IntList sizes, IntList strides, int64_t offset)
       : sizes(sizes.vec()), strides(strides.vec()), offset(offset) {}
 
   // The offsets of the first element and past the last one; both 0 if there are no elements.
@@ -32,14 +32,14 @@ struct Geometry {
 // The history of a view of which only the geometry is known: as_strided of its base.
 class AsStridedBackward final : public Node {
  public:
-  AsStridedBackward(Geometry base, Geometry view)
+  AsStridedBackward(ViewGeometry base, ViewGeometry view)
       : base_(std::move(base)), view_(std::move(view)) {}
   const char* name() const override { return "AsStridedBackward"; }
   void apply(Tensor* grads, Tensor* out) override;
 
  private:
-  Geometry base_;
-  Geometry view_;
+  ViewGeometry base_;
+  ViewGeometry view_;
 };
 
 // The history of a base that the operation of `fn` wrote through a view. The gradient of the
@@ -48,7 +48,7 @@ class AsStridedBackward final : public Node {
 class CopySlices final : public Node {
  public:
   // Takes over one reference to fn.
-  CopySlices(Node* fn, uint32_t self_edge, Geometry base, Geometry view)
+  CopySlices(Node* fn, uint32_t self_edge, ViewGeometry base, ViewGeometry view)
       : Node(NodeAccess::is_unfitted(fn) ? kUnfitted : kPlain),
         fn_(fn),
         self_edge_(self_edge),
@@ -65,8 +65,8 @@ class CopySlices final : public Node {
  private:
   Node* fn_;
   uint32_t self_edge_;
-  Geometry base_;
-  Geometry view_;
+  ViewGeometry base_;
+  ViewGeometry view_;
 };
 
 // rebase_history for operations whose written argument is not output 0 and edge 0.

@@ -119,7 +119,7 @@ std::string check_saved(const Case& c, const Arguments& arguments, bool gradient
   const std::vector<Tensor> tensors = flat_tensors(copy_of(arguments));
   std::optional<Program> program;
   try {
-    graph::Capture capture(tensors);
+    graph::OperatorCapture capture(tensors);
     const std::vector<Tensor> results = call_flat(c, arguments, tensors, gradients);
     const graph::Recorded recorded = capture.finish(results);
     program.emplace(graph::to_saved(recorded, {}), CompileMode::kExact);

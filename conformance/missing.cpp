@@ -20,19 +20,19 @@
 namespace mytorch::conformance {
 namespace {
 
-using profiler::Event;
+using profiler::ProfileEvent;
 
 // A call, and the calls that it made.
 struct Node {
-  const Event* event = nullptr;
+  const ProfileEvent* event = nullptr;
   std::vector<Node> made;
   double seconds() const { return 1e-9 * static_cast<double>(event->end - event->begin); }
 };
 
 // Returns the outermost calls of a thread. The events are ordered by their ends.
-std::vector<Node> forest(const std::vector<Event>& events) {
+std::vector<Node> forest(const std::vector<ProfileEvent>& events) {
   std::vector<Node> roots;
-  for (const Event& event : events) {
+  for (const ProfileEvent& event : events) {
     if (event.op == nullptr || event.status == MT_DECLINED) continue;
     Node node{&event, {}};
     while (!roots.empty() && roots.back().event->begin >= event.begin) {
@@ -49,7 +49,7 @@ class Ranker {
   Ranker(int slot, const Backend& backend) : slot_(slot), backend_(backend) {}
 
   void add(const Node& node) {
-    const Event& event = *node.event;
+    const ProfileEvent& event = *node.event;
     const bool substituted = event.status == kDecomposed || event.status == kFellBack;
     if (event.slot == slot_ && substituted) {
       const double longest = event.status == kDecomposed ? longest_kernel(node) : 0;
@@ -103,7 +103,7 @@ class Ranker {
   double longest_kernel(const Node& node) const {
     double longest = 0;
     for (const Node& each : node.made) {
-      const Event& event = *each.event;
+      const ProfileEvent& event = *each.event;
       if (event.slot != slot_ || event.status == kFellBack) continue;
       longest = std::max(longest, event.kernel != nullptr ? each.seconds() : longest_kernel(each));
     }

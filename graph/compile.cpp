@@ -61,12 +61,12 @@ class Histories {
 
 struct Cache::Impl {
   // A graph, the conditions under which it holds, and its plan after the second call.
-  struct Recording {
+  struct CachedRecording {
     Guards guards;
     Recorded recorded;
     std::shared_ptr<Joint> joint;  // of a function whose results have history
     Recorded planned;              // what the plan runs
-    std::unique_ptr<Plan> plan;
+    std::unique_ptr<ReplayPlan> plan;
 
     const Recorded& forward() const { return joint != nullptr ? joint->forward() : recorded; }
   };
@@ -100,7 +100,7 @@ struct Cache::Impl {
       const char* differs = each->guards.mismatch(arguments, constants, each->forward());
       if (differs == nullptr) {
         if (each != recordings.begin()) recordings.splice(recordings.begin(), recordings, each);
-        Recording& found = recordings.front();
+        CachedRecording& found = recordings.front();
         if (allowed == CompileSwitch::kOn) return replay(found, arguments);
         return replay_beside(found, arguments, function);
       }
@@ -113,7 +113,7 @@ struct Cache::Impl {
       if (auto made = dynamic.instance(call, arguments, &stats.dynamic_reason)) {
         ++stats.instantiated;
         keep({std::move(made->guards), std::move(made->recorded), std::move(made->joint), {}, {}});
-        Recording& found = recordings.front();
+        CachedRecording& found = recordings.front();
         if (allowed == CompileSwitch::kOn) return replay(found, arguments);
         return replay_beside(found, arguments, function);
       }
@@ -121,12 +121,12 @@ struct Cache::Impl {
     return record(arguments, std::move(call), function, reason);
   }
 
-  void keep(Recording recording) {
+  void keep(CachedRecording recording) {
     recordings.push_front(std::move(recording));
     if (static_cast<int64_t>(recordings.size()) > options.cache_size) recordings.pop_back();
   }
 
-  std::vector<Tensor> replay(Recording& recording, const std::vector<Tensor>& arguments) {
+  std::vector<Tensor> replay(CachedRecording& recording, const std::vector<Tensor>& arguments) {
     ++stats.replayed;
     std::vector<Tensor> results;
     if (recording.plan != nullptr) {
@@ -140,7 +140,8 @@ struct Cache::Impl {
     return results;
   }
 
-  std::vector<Tensor> replay_beside(Recording& recording, const std::vector<Tensor>& arguments,
+  std::vector<Tensor> replay_beside(CachedRecording& recording,
+                                    const std::vector<Tensor>& arguments,
                                     const Function& function) {
     std::vector<Tensor> results = run_beside(
         recording.forward(), arguments, [&] { return replay(recording, arguments); }, function);
@@ -148,12 +149,12 @@ struct Cache::Impl {
     return results;
   }
 
-  std::vector<Tensor> make_plan(Recording& recording, const std::vector<Tensor>& arguments) {
+  std::vector<Tensor> make_plan(CachedRecording& recording, const std::vector<Tensor>& arguments) {
     std::vector<Tensor> results;
     stats.rewritten.clear();
     recording.planned = optimized(recording.forward(), passes, &stats.rewritten, &stats.seconds);
     const auto begin = Clock::now();
-    recording.plan = std::make_unique<Plan>(recording.planned, mode, arguments, &results);
+    recording.plan = std::make_unique<ReplayPlan>(recording.planned, mode, arguments, &results);
     stats.seconds["plan"] = seconds_since(begin);
     stats.kernel_calls = stats.fused = stats.kept = stats.kept_bytes = stats.regions = 0;
     stats.planned_bytes = stats.intermediate_bytes = 0;
@@ -173,11 +174,11 @@ struct Cache::Impl {
       detail::tell(absl::StrCat("[compile] recording, because ", reason));
     }
     const auto begin = Clock::now();
-    Recording recording;
+    CachedRecording recording;
     const Histories histories(arguments);
     std::vector<Tensor> results;
     if (!options.allow_breaks) {
-      Capture capture(arguments);
+      OperatorCapture capture(arguments);
       results = function();
       finish(&recording, &capture, arguments, results);
     } else if (!record_whole(&recording, arguments, function, &results)) {
@@ -195,8 +196,8 @@ struct Cache::Impl {
   }
 
   // Makes a recording of a function that has returned.
-  void finish(Recording* recording, Capture* capture, const std::vector<Tensor>& arguments,
-              const std::vector<Tensor>& results) {
+  void finish(CachedRecording* recording, OperatorCapture* capture,
+              const std::vector<Tensor>& arguments, const std::vector<Tensor>& results) {
     if (Joint::has_history(results)) {
       recording->joint = std::make_shared<Joint>(capture, arguments, results, passes);
     } else {
@@ -205,11 +206,11 @@ struct Cache::Impl {
   }
 
   // Records the function. Returns false if no single graph can hold it: then it has segments.
-  bool record_whole(Recording* recording, const std::vector<Tensor>& arguments,
+  bool record_whole(CachedRecording* recording, const std::vector<Tensor>& arguments,
                     const Function& function, std::vector<Tensor>* results) {
-    Session session(&tree, arguments, true);
+    BreakSession session(&tree, arguments, true);
     *results = function();
-    std::unique_ptr<Capture> capture = session.take_whole();
+    std::unique_ptr<OperatorCapture> capture = session.take_whole();
     if (capture == nullptr) {
       session.finish();
       return false;
@@ -230,7 +231,7 @@ struct Cache::Impl {
   // Runs a function that has breaks.
   std::vector<Tensor> run_in_parts(const std::vector<Tensor>& arguments, const Function& function) {
     const auto begin = Clock::now();
-    Session session(&tree, arguments, false);
+    BreakSession session(&tree, arguments, false);
     std::vector<Tensor> results = function();
     session.finish();
     if (session.has_recorded()) {
@@ -253,13 +254,13 @@ struct Cache::Impl {
     to->replayed_segments = tree.replayed;
     for (const Break& each : tree.breaks) to->breaks.push_back({each.op, each.reason});
     for (const Segment* segment : tree.path) {
-      const Plan* plan = segment->plan();
+      const ReplayPlan* plan = segment->plan();
       for (const auto& [name, count] : segment->rewritten()) to->rewritten[name] += count;
       if (plan != nullptr) note(*plan, to);
     }
   }
 
-  static void note(const Plan& plan, CompileStats* to) {
+  static void note(const ReplayPlan& plan, CompileStats* to) {
     to->kernel_calls += static_cast<int64_t>(plan.kernel_calls());
     to->fused += static_cast<int64_t>(plan.fused());
     to->kept += static_cast<int64_t>(plan.kept());
@@ -278,7 +279,7 @@ struct Cache::Impl {
     to->intermediate_bytes += static_cast<int64_t>(plan.intermediate_bytes());
   }
 
-  void note_sizes(const Recording& recording) {
+  void note_sizes(const CachedRecording& recording) {
     std::string reason = dynamic.add(recording.guards, recording.recorded, recording.joint);
     if (reason.empty()) return;
     stats.dynamic_reason = std::move(reason);
@@ -292,7 +293,7 @@ struct Cache::Impl {
   // Only an exact replay can be compared with the function bit for bit.
   const CompileMode mode = allowed == CompileSwitch::kCheck ? CompileMode::kExact : options.mode;
   const PassOptions passes{mode, options.memory_budget};
-  std::list<Recording> recordings;  // the last used first
+  std::list<CachedRecording> recordings;  // the last used first
   SegmentTree tree;
   bool breaks = false;  // whether the function has had one
   CompileStats stats;
@@ -332,7 +333,7 @@ std::string Cache::text() const {
     return text;
   }
   if (impl_->recordings.empty()) return "";
-  const Impl::Recording& newest = impl_->recordings.front();
+  const Impl::CachedRecording& newest = impl_->recordings.front();
   if (const auto symbolic = impl_->dynamic.symbolic(newest.guards)) return symbolic->text;
   return to_text((newest.plan != nullptr ? newest.planned : newest.forward()).graph);
 }
@@ -351,7 +352,7 @@ void Cache::save(const std::string& path, const SaveOptions& options) const {
          "[save] a result requires gradients, and a program has none: call the compiled function "
          "under NoGradGuard, and save it then");
   }
-  const Impl::Recording& newest = impl_->recordings.front();
+  const Impl::CachedRecording& newest = impl_->recordings.front();
   if (!impl_->dynamic.any()) return save_program(newest.recorded, options, path);
   const auto symbolic = impl_->dynamic.symbolic(newest.guards);
   if (!symbolic) {

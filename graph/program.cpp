@@ -18,12 +18,12 @@
 namespace mytorch {
 namespace {
 
+using graph::BufferOrigin;
 using graph::GradResult;
+using graph::GraphNode;
 using graph::kNoValue;
-using graph::Node;
-using graph::Origin;
 using graph::Recorded;
-using graph::Saved;
+using graph::SavedProgram;
 using graph::Span;
 using graph::ValueId;
 using graph::ValueInfo;
@@ -68,11 +68,11 @@ bool is_aligned(const TensorImpl& impl, int64_t distance) {
 }  // namespace
 
 struct Program::Impl {
-  Impl(Saved given, CompileMode how)
+  Impl(SavedProgram given, CompileMode how)
       : saved(std::move(given)), recorded(saved.recorded), mode(how) {
     const graph::Graph& graph = recorded.graph;
     written.resize(graph.buffers.size());
-    for (const Node& node : graph.nodes) {
+    for (const GraphNode& node : graph.nodes) {
       node.for_each_written([&](ValueId id) { written[graph.values[id].buffer] = true; });
     }
     std::vector<int64_t> first(graph.buffers.size(), INT64_MAX);  // bytes of arguments in buffers
@@ -95,9 +95,9 @@ struct Program::Impl {
   }
 
   // Returns the sizes that inputs give the symbols of the graph.
-  std::vector<graph::Symbol> sizes_of(const std::vector<Tensor>& given) const {
-    std::vector<graph::Symbol> found = saved.symbols;
-    for (graph::Symbol& symbol : found) {
+  std::vector<graph::SizeSymbol> sizes_of(const std::vector<Tensor>& given) const {
+    std::vector<graph::SizeSymbol> found = saved.symbols;
+    for (graph::SizeSymbol& symbol : found) {
       if (symbol.argument >= given.size() || !given[symbol.argument].defined()) continue;
       const IntList sizes = given[symbol.argument].sizes();
       if (symbol.dim < sizes.size()) symbol.size = sizes[symbol.dim];
@@ -108,8 +108,8 @@ struct Program::Impl {
   // Returns the program for inputs of these sizes: this one, or one that shares its tensors.
   Impl& at_sizes_of(const std::vector<Tensor>& given) {
     if (saved.symbols.empty()) return *this;
-    std::vector<graph::Symbol> sizes = sizes_of(given);
-    const auto same = [&](const Saved& other) {
+    std::vector<graph::SizeSymbol> sizes = sizes_of(given);
+    const auto same = [&](const SavedProgram& other) {
       return std::equal(sizes.begin(), sizes.end(), other.symbols.begin(),
                         [](const auto& a, const auto& b) { return a.size == b.size; });
     };
@@ -120,7 +120,7 @@ struct Program::Impl {
       others.splice(others.begin(), others, known);
       return *others.front();
     }
-    Saved made = saved;
+    SavedProgram made = saved;
     try {
       made.recorded.graph = graph::parse_text(saved.text, &saved.schemas, &sizes);
     } catch (const Error& error) {
@@ -252,7 +252,7 @@ struct Program::Impl {
   void check_grads(const std::vector<Tensor>& arguments) const {
     for (const GradResult& entry : recorded.entry_grads) {
       const Tensor grad = recorded.leaf(entry.leaf, arguments).grad();
-      const std::string& name = entry.leaf.origin == Origin::kArgument
+      const std::string& name = entry.leaf.origin == BufferOrigin::kArgument
                                     ? saved.inputs[entry.leaf.index]
                                     : saved.state[entry.leaf.index];
       if (entry.grad == kNoValue) {
@@ -290,7 +290,7 @@ struct Program::Impl {
       results = plan->run(arguments);
     } else if (checked) {
       planned = optimized(recorded, {mode});
-      plan = std::make_unique<graph::Plan>(planned, mode, arguments, &results);
+      plan = std::make_unique<graph::ReplayPlan>(planned, mode, arguments, &results);
     } else {
       results = run_checked(recorded, arguments);
       checked = true;
@@ -302,7 +302,7 @@ struct Program::Impl {
     return results;
   }
 
-  Saved saved;
+  SavedProgram saved;
   const Recorded& recorded;
   const CompileMode mode;
   std::vector<bool> written;       // by buffer
@@ -313,11 +313,11 @@ struct Program::Impl {
   std::vector<ValueInfo> kept;        // types of the tensors from outside
   bool checked = false;               // whether a run has compared the operators with the file
   Recorded planned;                   // what the plan runs
-  std::unique_ptr<graph::Plan> plan;
+  std::unique_ptr<graph::ReplayPlan> plan;
   std::list<std::unique_ptr<Impl>> others;  // at other sizes, the last used first
 };
 
-Program::Program(Saved saved, CompileMode mode)
+Program::Program(SavedProgram saved, CompileMode mode)
     : impl_(std::make_shared<Impl>(std::move(saved), mode)) {}
 
 const std::vector<Program::Port>& Program::inputs() const { return impl_->inputs; }

@@ -28,8 +28,8 @@ namespace {
 
 using graph::Arg;
 using graph::Graph;
+using graph::GraphNode;
 using graph::kNoValue;
-using graph::Node;
 using graph::ValueId;
 using graph::ValueInfo;
 
@@ -77,7 +77,7 @@ struct Cost {
   double bytes = 0;
 };
 
-Cost cost_of(const Graph& graph, const Node& node, const conformance::OpRecord* record) {
+Cost cost_of(const Graph& graph, const GraphNode& node, const conformance::OpRecord* record) {
   if (record == nullptr || node.op().meaning == Meaning::kView) return {};
   StandIns tensors(graph);
   std::vector<Value> args, results;
@@ -107,7 +107,7 @@ void print_costs(const Graph& graph) {
   std::map<std::string, const conformance::OpRecord*> records;
   for (const auto& record : catalog) records[record.name] = &record;
   Device device;
-  for (const graph::Buffer& buffer : graph.buffers) {
+  for (const graph::GraphBuffer& buffer : graph.buffers) {
     if (!buffer.device.is_cpu()) device = buffer.device;
   }
   const bench::Machine machine =
@@ -126,7 +126,7 @@ void print_costs(const Graph& graph) {
   Cost total;
   double time = 0;
   std::set<std::string> unknown;
-  for (const Node& node : graph.nodes) {
+  for (const GraphNode& node : graph.nodes) {
     const auto found = records.find(node.op().name);
     const conformance::OpRecord* record = found == records.end() ? nullptr : found->second;
     const Cost cost = cost_of(graph, node, record);

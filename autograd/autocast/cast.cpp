@@ -4,7 +4,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "autograd/meta.h"
-#include "core/runtime/capture.h"
+#include "core/runtime/stream_capture.h"
 #include "core/types/dims.h"
 #include "mytorch/autocast.h"
 #include "mytorch/grad_mode.h"
@@ -13,26 +13,26 @@
 namespace mytorch::autocast {
 namespace {
 
-enum Mode : uint8_t { kGrad, kNoGrad, kInference };
+enum CastMode : uint8_t { kGrad, kNoGrad, kInference };
 
-Mode mode() {
+CastMode mode() {
   if (inference_mode_enabled()) return kInference;
   return grad_enabled() ? kGrad : kNoGrad;
 }
 
 // A leaf, a type, and the mode in which the cast was recorded or not.
-struct Key {
+struct CastKey {
   const autograd::Node* leaf;
   ScalarType dtype;
-  Mode mode;
-  bool operator==(const Key&) const = default;
+  CastMode mode;
+  bool operator==(const CastKey&) const = default;
   template <class H>
-  friend H AbslHashValue(H hash, const Key& key) {
+  friend H AbslHashValue(H hash, const CastKey& key) {
     return H::combine(std::move(hash), key.leaf, key.dtype, key.mode);
   }
 };
 
-struct Entry {
+struct CachedCast {
   autograd::CountedEdge leaf;  // keeps the address in the key from being used again
   // The data of the leaf when it was cast.
   uint64_t storage;
@@ -44,13 +44,13 @@ struct Entry {
   Tensor result;
 };
 
-thread_local absl::flat_hash_map<Key, Entry> kept;
+thread_local absl::flat_hash_map<CastKey, CachedCast> kept;
 
 uint64_t capture_on(const TensorImpl& impl) {
   return capture_of(*context(impl.device_slot, impl.abi.dl.device));
 }
 
-bool is_current(const Entry& entry, const TensorImpl& leaf) {
+bool is_current(const CachedCast& entry, const TensorImpl& leaf) {
   return entry.storage == leaf.storage->abi.id && entry.version == leaf.storage->abi.version &&
          entry.data == leaf.abi.dl.data && as_list(entry.sizes) == leaf.sizes() &&
          as_list(entry.strides) == leaf.strides() && entry.capture == capture_on(leaf);
@@ -74,15 +74,15 @@ Tensor cast(const Tensor& tensor, ScalarType dtype) {
   const TensorImpl& impl = *tensor.impl();
   if (!may_keep(impl)) return convert(tensor, dtype);
   const autograd::Edge leaf = autograd::edge_of(&impl);
-  const Key key{leaf.node, dtype, mode()};
+  const CastKey key{leaf.node, dtype, mode()};
   if (const auto found = kept.find(key); found != kept.end()) {
     if (is_current(found->second, impl)) return found->second.result;
   }
   Tensor result = convert(tensor, dtype);
   kept.insert_or_assign(
-      key, Entry{autograd::CountedEdge(leaf), impl.storage->abi.id, impl.storage->abi.version,
-                 impl.abi.dl.data, to_dims(impl.sizes()), to_dims(impl.strides()), capture_on(impl),
-                 result});
+      key, CachedCast{autograd::CountedEdge(leaf), impl.storage->abi.id, impl.storage->abi.version,
+                      impl.abi.dl.data, to_dims(impl.sizes()), to_dims(impl.strides()),
+                      capture_on(impl), result});
   return result;
 }
 

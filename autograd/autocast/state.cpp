@@ -8,7 +8,7 @@
 namespace mytorch {
 namespace autocast {
 
-thread_local constinit State state = {};
+thread_local constinit AutocastState state = {};
 
 namespace {
 
@@ -75,7 +75,7 @@ void set_autocast_cache_enabled(bool on) { state.cache_enabled = on; }
 }  // namespace autocast
 
 AutocastScope::AutocastScope() : saved_(autocast::state) { ++autocast::depth; }
-AutocastScope::AutocastScope(const autocast::State& state) : AutocastScope() {
+AutocastScope::AutocastScope(const autocast::AutocastState& state) : AutocastScope() {
   autocast::state = state;
   autocast::update_wanted();
 }

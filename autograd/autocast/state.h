@@ -13,7 +13,7 @@ enum class Policy : uint8_t { kNone, kLower, kFloat32, kWidest };
 inline constexpr int kNumPolicies = 4;
 
 // The state of a thread.
-struct State {
+struct AutocastState {
   // The types that a policy may cast on the devices of a slot, as bits; 0 if autocast is disabled
   // there.
   uint16_t types_cast(Policy policy, int slot) const {
@@ -31,7 +31,7 @@ struct State {
   bool cache_enabled = true;
 };
 
-extern thread_local constinit State state __attribute__((tls_model("initial-exec")));
+extern thread_local constinit AutocastState state __attribute__((tls_model("initial-exec")));
 
 }  // namespace mytorch::autocast
 
@@ -43,13 +43,13 @@ class AutocastScope {
  public:
   AutocastScope();
   // Continues in another state: that of a forward, or the default, which casts nothing.
-  explicit AutocastScope(const autocast::State& state);
+  explicit AutocastScope(const autocast::AutocastState& state);
   ~AutocastScope();
   AutocastScope(const AutocastScope&) = delete;
   AutocastScope& operator=(const AutocastScope&) = delete;
 
  private:
-  autocast::State saved_;
+  autocast::AutocastState saved_;
 };
 
 }  // namespace mytorch

@@ -36,7 +36,7 @@ void run_task(Task& task) {
   std::exception_ptr error;
   const ThreadState state = thread_state;
   const ThreadData data = thread_data;
-  const batch::State batching = batch::state;
+  const batch::BatchState batching = batch::state;
   std::thread([&] {
     batch::state = batching;
     thread_state.layers = state.layers;

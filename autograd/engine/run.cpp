@@ -75,7 +75,7 @@ class TaskScope {
         executing_(thread_data.executing),
         grad_mode_(grad_enabled()) {
     set_grad_enabled(create_graph);
-    if ((thread_state.wanted & kLayerAutocast) != 0) autocast_.emplace(autocast::State());
+    if ((thread_state.wanted & kLayerAutocast) != 0) autocast_.emplace(autocast::AutocastState());
   }
   ~TaskScope() {
     thread_data.task = task_;

@@ -93,7 +93,7 @@ class Task {
     CountedEdge edge;
     Tensor gradient;
   };
-  struct Capture {
+  struct GradientCapture {
     CountedEdge edge;
     int32_t next = -1;  // the next capture at the same node
     Tensor gradient;
@@ -144,7 +144,7 @@ class Task {
   // Nodes claimed by other runs, mostly leaves shared between threads.
   std::unordered_map<const Node*, uint64_t> elsewhere_;
   std::vector<Root> roots_;
-  std::vector<Capture> captures_;
+  std::vector<GradientCapture> captures_;
   std::vector<CountedEdge> accumulated_;
   std::unique_ptr<Shared> shared_;
 };

@@ -12,9 +12,9 @@
 
 namespace mytorch::autograd::batch {
 
-thread_local constinit State state = {};
+thread_local constinit BatchState state = {};
 
-Scope::Scope(const State& to, bool record)
+BatchScope::BatchScope(const BatchState& to, bool record)
     : saved_(state),
       layers_(thread_state.layers),
       wanted_(thread_state.wanted),
@@ -30,7 +30,7 @@ Scope::Scope(const State& to, bool record)
       to.level != nullptr ? wanted_ | kLayerBatch : wanted_ & ~uint32_t{kLayerBatch};
 }
 
-Scope::~Scope() {
+BatchScope::~BatchScope() {
   state = saved_;
   thread_state.layers = layers_;
   thread_state.wanted = wanted_;
@@ -103,7 +103,7 @@ Tensor own_memory(const Tensor& tensor) {
   {
     std::vector<int64_t> sizes = tensor.sizes().vec();
     sizes.insert(sizes.begin(), state.level->size);
-    const Scope scope(outside());
+    const BatchScope scope(outside());
     value = mytorch::clone(mytorch::expand(mytorch::unsqueeze(tensor, 0), sizes));
   }
   return wrap(value, true);
@@ -120,7 +120,7 @@ bool has_outer_history(const Tensor& tensor) {
   if (!tensor.defined()) return false;
   const Batched* batched = find(tensor.impl(), "vmap");
   if (batched == nullptr) return tensor.requires_grad();
-  const Scope scope(outside());
+  const BatchScope scope(outside());
   return batched->value.requires_grad() || (inside() && has_outer_history(batched->value));
 }
 

@@ -33,31 +33,31 @@ struct Batched {
   bool has_dim;
 };
 
-struct State {
+struct BatchState {
   const Level* level = nullptr;  // whose batched tensors operators are computed for
   bool recorded = false;         // the running operator has been recorded by autograd
   int bodies = 0;                // the composites whose bodies are running
 };
-extern thread_local constinit State state __attribute__((tls_model("initial-exec")));
+extern thread_local constinit BatchState state __attribute__((tls_model("initial-exec")));
 
 // Sets the thread's state in its scope: that of operators of a level, or outside of vmap (null).
 // Autograd is masked while a level is set, because it would record unbatched tensors both at the
 // level and outside of it: `record` unmasks it for one operator on batched tensors.
-class Scope {
+class BatchScope {
  public:
-  explicit Scope(const State& to, bool record = false);
-  ~Scope();
-  Scope(const Scope&) = delete;
-  Scope& operator=(const Scope&) = delete;
+  explicit BatchScope(const BatchState& to, bool record = false);
+  ~BatchScope();
+  BatchScope(const BatchScope&) = delete;
+  BatchScope& operator=(const BatchScope&) = delete;
 
  private:
-  State saved_;
+  BatchState saved_;
   uint32_t layers_;
   uint32_t wanted_;
   bool grad_mode_;
   bool masked_;
 };
-inline State outside() { return {state.level->outer, false, 0}; }
+inline BatchState outside() { return {state.level->outer, false, 0}; }
 
 // Returns the record of a tensor that is batched at the running level, or null. Throws
 // Error(kUnsupported), naming `op`, for one that has left its vmap.

@@ -13,7 +13,7 @@ namespace mytorch::autograd::batch {
 namespace {
 
 std::vector<Value> run(const CustomOperator& op, const std::vector<Value>& args) {
-  Seen seen;
+  BatchedOperands seen;
   for (const Value& value : args) {
     if (const auto* tensor = std::get_if<Tensor>(&value.variant())) {
       if (tensor->defined()) seen.add(tensor->impl(), op.info.base);
@@ -25,16 +25,16 @@ std::vector<Value> run(const CustomOperator& op, const std::vector<Value>& args)
   }
   if (!inside()) return next_custom(kLayerBatch, op, args);
   if (!seen.batched) {
-    const Scope scope(outside());
+    const BatchScope scope(outside());
     return call_custom(op, args);
   }
   constexpr int kAutograd = std::countr_zero(uint32_t{kLayerAutograd});
   void* const recorder = op.entry.wrappers[kAutograd][kFunction];
   if (seen.recorded && !state.recorded && grad_enabled() && recorder != nullptr) {
-    const Scope scope({state.level, true, state.bodies}, true);
+    const BatchScope scope({state.level, true, state.bodies}, true);
     return reinterpret_cast<CustomWrapper>(recorder)(op, args);
   }
-  Call call(op.info, args);
+  BatchedCall call(op.info, args);
   call.invoke = [&](const Value* values, std::vector<Value>* results) {
     *results = call_custom(op, {values, values + args.size()});
   };

@@ -14,7 +14,7 @@ namespace mytorch::autograd::batch {
 
 // The tensors of a call: whether some are batched at the running level, and whether some of these
 // require gradients.
-struct Seen {
+struct BatchedOperands {
   bool batched = false;
   bool recorded = false;
   void add(const TensorImpl* impl, const char* op) {
@@ -24,30 +24,30 @@ struct Seen {
   }
 };
 
-class Call;
+class BatchedCall;
 // Computes `results` from the parts of a call, outside of the running level. Returns false, without
 // having done anything, for calls that it does not cover.
-using Rule = bool (*)(Call& call);
+using BatchRule = bool (*)(BatchedCall& call);
 
 // Returns the rule of an operator, or null: its body or a loop then computes it.
-Rule find_rule(const OpInfo& op);
+BatchRule find_rule(const OpInfo& op);
 
 // A tensor argument: its value, or an unbatched tensor.
-struct Part {
+struct BatchedArg {
   Tensor tensor;
   bool batched = false;  // dimension 0 is the batch dimension
   int64_t rank = 0;      // the number of dimensions of an example
 };
 
 // A call of an operator on batched tensors.
-class Call {
+class BatchedCall {
  public:
   // `args` has a value for each argument of the schema.
-  Call(const OpInfo& op, std::vector<Value> args);
+  BatchedCall(const OpInfo& op, std::vector<Value> args);
 
   // Computes the results by the rule if it covers the call, else by the body, else for each
   // example.
-  std::vector<Value> run(Rule rule);
+  std::vector<Value> run(BatchRule rule);
 
   // ---- for rules ----
   std::string_view name() const { return op.base; }
@@ -59,12 +59,12 @@ class Call {
   int find(std::string_view arg) const;
   // Returns whether the argument is a tensor that is given.
   bool has(int arg) const { return arg >= 0 && parts[arg].size() == 1 && !is_list(arg); }
-  Part& part(int arg) { return parts[arg][0]; }
-  Part& part(std::string_view arg) { return part(find(arg)); }
+  BatchedArg& part(int arg) { return parts[arg][0]; }
+  BatchedArg& part(std::string_view arg) { return part(find(arg)); }
   bool is_list(int arg) const { return op.args[arg].type == ArgType::kTensorList; }
   // Returns the parts of all tensor arguments, those of lists included.
-  std::vector<Part*> all();
-  Part& first() { return *all().front(); }
+  std::vector<BatchedArg*> all();
+  BatchedArg& first() { return *all().front(); }
   // Return an argument that is not a tensor.
   int64_t integer(int arg) const { return args[arg].scalar().to_int(); }
   const std::vector<int64_t>& ints(int arg) const {
@@ -72,8 +72,8 @@ class Call {
   }
   // Gives a part a batch dimension, by repeating it, or as many dimensions as an example of `rank`
   // dimensions has, by dimensions of size 1 in front of its own.
-  void make_batched(Part& part) const;
-  void raise(Part& part, int64_t rank) const;
+  void make_batched(BatchedArg& part) const;
+  void raise(BatchedArg& part, int64_t rank) const;
   // Leaves out an optional tensor.
   void drop(int arg) {
     parts[arg].clear();
@@ -84,9 +84,10 @@ class Call {
   Tensor result(size_t i = 0) const { return results[i].tensor(); }
 
   const OpInfo& op;
-  std::vector<Value> args;               // without the tensors
-  std::vector<std::vector<Part>> parts;  // of each argument; empty for those that are no tensors
-  std::vector<Value> results;            // with batch dimensions, unless `shared`
+  std::vector<Value> args;  // without the tensors
+  std::vector<std::vector<BatchedArg>>
+      parts;                   // of each argument; empty for those that are no tensors
+  std::vector<Value> results;  // with batch dimensions, unless `shared`
   bool shared = false;
   int shared_result = -1;  // one result that is shared while the others are not
 

@@ -39,14 +39,14 @@ Tensor moved(const Tensor& x, int64_t from, int64_t to) {
 }
 
 // The inputs of a call, with the batch dimension of each, or nullopt.
-struct Batch {
+struct BatchInputs {
   std::vector<Tensor> inputs;
   std::vector<std::optional<int64_t>> dims;
   int64_t size = 0;
 };
 
-Batch batch_of(const std::vector<Tensor>& inputs, const BatchDims& in_dims) {
-  Batch found{inputs, {}, 0};
+BatchInputs batch_of(const std::vector<Tensor>& inputs, const BatchDims& in_dims) {
+  BatchInputs found{inputs, {}, 0};
   int first = -1;
   for (size_t i = 0; i < inputs.size(); ++i) {
     std::optional<int64_t> dim = in_dims.at(i, inputs.size(), "in_dims");
@@ -84,7 +84,8 @@ Batch batch_of(const std::vector<Tensor>& inputs, const BatchDims& in_dims) {
 }
 
 // Returns the outputs, with the batch dimension in front.
-std::vector<Tensor> run(const TensorFunction& f, const Batch& given, batch::Randomness randomness) {
+std::vector<Tensor> run(const TensorFunction& f, const BatchInputs& given,
+                        batch::Randomness randomness) {
   static std::atomic<uint64_t> last{0};
   std::vector<Tensor> values;
   for (size_t i = 0; i < given.inputs.size(); ++i) {
@@ -94,7 +95,7 @@ std::vector<Tensor> run(const TensorFunction& f, const Batch& given, batch::Rand
   const batch::Level level{batch::state.level, ++last, given.size, randomness};
   std::vector<Tensor> outputs;
   {
-    const batch::Scope scope({&level, false, 0});
+    const batch::BatchScope scope({&level, false, 0});
     std::vector<Tensor> examples;
     for (size_t i = 0; i < values.size(); ++i) {
       examples.push_back(batch::wrap(values[i], given.dims[i].has_value()));
@@ -110,7 +111,7 @@ std::vector<Tensor> run(const TensorFunction& f, const Batch& given, batch::Rand
       const bool has_dim = batched != nullptr && batched->has_dim;
       if (batched != nullptr) output = Tensor(batched->value);
       if (has_dim) continue;
-      const batch::Scope outside(batch::outside());
+      const batch::BatchScope outside(batch::outside());
       std::vector<int64_t> sizes = output.sizes().vec();
       sizes.insert(sizes.begin(), level.size);
       output = mytorch::expand(mytorch::unsqueeze(output, 0), sizes);
@@ -125,7 +126,7 @@ std::vector<Tensor> vmap(const TensorFunction& f, const std::vector<Tensor>& inp
                          const BatchDims& in_dims, const BatchDims& out_dims,
                          const VmapOptions& options) {
   const batch::Randomness randomness = randomness_of(options.randomness);
-  const Batch all = batch_of(inputs, in_dims);
+  const BatchInputs all = batch_of(inputs, in_dims);
   if (options.chunk_size < 0) {
     fail(ErrorCode::kValue, "[vmap] chunk_size is ", options.chunk_size,
          ": give a positive number, or 0 for all examples at once");
@@ -139,7 +140,7 @@ std::vector<Tensor> vmap(const TensorFunction& f, const std::vector<Tensor>& inp
     std::vector<std::vector<Tensor>> chunks;
     for (int64_t start = 0; start < all.size; start += options.chunk_size) {
       if (randomness == batch::Randomness::kSame) generator.set_call(call);
-      Batch chunk = all;
+      BatchInputs chunk = all;
       chunk.size = std::min(options.chunk_size, all.size - start);
       for (size_t i = 0; i < chunk.inputs.size(); ++i) {
         if (!chunk.dims[i].has_value()) continue;

@@ -12,7 +12,7 @@ constexpr int kAutograd = std::countr_zero(uint32_t{kLayerAutograd});
 
 // Notes what the parameters of a call are.
 struct Sees {
-  Seen& seen;
+  BatchedOperands& seen;
   const char* op;
   void operator()(const Tensor& x) const {
     if (x.defined()) seen.add(x.impl(), op);
@@ -62,7 +62,7 @@ bool draws(const Params& params) {
 WrappedCall::WrappedCall(const WrappedForm& of, const void* const* values) {
   const FormInfo& form = of.form;
   const Params params{of.types, values, of.size};
-  Seen seen;
+  BatchedOperands seen;
   for_each_param(params, Sees{seen, form.op.base});
   if (state.level == nullptr) {
     // Of the layers below, tensors request none.
@@ -83,7 +83,7 @@ WrappedCall::WrappedCall(const WrappedForm& of, const void* const* values) {
   if (form.form == kFunction && recorded) {
     if (void* const wrapper = form.entry.wrappers[kAutograd][kFunction]) {
       // A derived gradient is recorded through the operators of its program.
-      scope_.emplace(State{state.level, !form.op.derived, state.bodies}, !form.op.derived);
+      scope_.emplace(BatchState{state.level, !form.op.derived, state.bodies}, !form.op.derived);
       goes_on_ = true;
       target_ = wrapper;
       return;
@@ -105,7 +105,7 @@ void WrappedCall::compute(const WrappedForm& of, const void* const* values, bool
     return;
   }
   if (of.check_shapes != nullptr) of.check_shapes(values);
-  Call call(form.op, std::move(args));
+  BatchedCall call(form.op, std::move(args));
   if (wanted != nullptr) {
     call.invoke = [&form, wanted](const Value* given, std::vector<Value>* found) {
       form.op.boxed_wanted(wanted, given, found);

@@ -59,7 +59,7 @@ class WrappedCall {
   bool goes_on_ = false;
   void* target_ = nullptr;
   std::vector<Value> results_;
-  std::optional<Scope> scope_;
+  std::optional<BatchScope> scope_;
   std::optional<LayerMask> masked_;
 };
 

@@ -145,7 +145,7 @@ int Probe::run(void* self, mt_ctx* ctx, const void* args) {
   }
   // Releases the kernel's scratch memory after each run, as the dispatcher does, but not the
   // caller's.
-  auto* context = static_cast<Context*>(ctx);
+  auto* context = static_cast<ThreadContext*>(ctx);
   const size_t block = context->block, used = context->used;
   const int repeats = static_cast<int>(std::min(kLongEnough / std::max(once, 1e-9), 1000.0)) + 1;
   const auto again = Clock::now();

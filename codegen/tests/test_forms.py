@@ -60,9 +60,9 @@ class SavesTest(unittest.TestCase):
     def test_a_saved_argument_names_the_edges_that_read_it(self):
         _, autograd = emitted(ADD.replace("self + alpha * other", "self * alpha * other"))
         self.assertIn("using Edges = List<EdgeTo<0>, EdgeTo<1>>;", autograd)
-        self.assertIn("Saved<&Node_plus_Tensor::self_, 0, 0b10>", autograd)
-        self.assertIn("Saved<&Node_plus_Tensor::other_, 1, 0b1>", autograd)
-        self.assertIn("Kept<&Node_plus_Tensor::alpha_, 2>", autograd)
+        self.assertIn("SavedArgument<&Node_plus_Tensor::self_, 0, 0b10>", autograd)
+        self.assertIn("SavedArgument<&Node_plus_Tensor::other_, 1, 0b1>", autograd)
+        self.assertIn("KeptArgument<&Node_plus_Tensor::alpha_, 2>", autograd)
         self.assertIn("install<Node_plus_Tensor, ops::plus_Tensor, kInplace>();", autograd)
 
 

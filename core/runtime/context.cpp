@@ -5,11 +5,11 @@
 #include <memory>
 #include <mutex>
 
-#include "core/runtime/capture.h"
 #include "core/runtime/cpu_pool.h"
 #include "core/runtime/device_registry.h"
 #include "core/runtime/parallel.h"
 #include "core/runtime/processors.h"
+#include "core/runtime/stream_capture.h"
 #include "core/types/errors.h"
 #include "mytorch/check.h"
 #include "mytorch/version.h"
@@ -32,13 +32,13 @@ thread_local int thread_count = 0;  // 0: not determined yet
 thread_local std::string host_error;
 
 void ctx_set_error(mt_ctx* ctx, int status, const char* message) {
-  auto* context = static_cast<Context*>(ctx);
+  auto* context = static_cast<ThreadContext*>(ctx);
   context->error_status = status;
   context->error = message != nullptr ? message : "";
 }
 
 void* ctx_scratch(mt_ctx* ctx, size_t bytes) {
-  auto* context = static_cast<Context*>(ctx);
+  auto* context = static_cast<ThreadContext*>(ctx);
   if (bytes > SIZE_MAX - 63) return nullptr;
   bytes = (std::max<size_t>(bytes, 1) + 63) / 64 * 64;
   const uint64_t capture = capture_of(*ctx);
@@ -76,7 +76,7 @@ void* ctx_scratch(mt_ctx* ctx, size_t bytes) {
 }
 
 const mt_tensor* ctx_make_output(mt_ctx* ctx, int32_t index, const int64_t* shape, int32_t ndim) {
-  auto* context = static_cast<Context*>(ctx);
+  auto* context = static_cast<ThreadContext*>(ctx);
   if (context->dynamic_output == nullptr) {
     ctx_set_error(ctx, MT_ERROR_INTERNAL, "make_output is for records marked `dynamic` only");
     return nullptr;
@@ -126,7 +126,7 @@ IdleStreams& idle_streams() {
 
 // Owns this thread's contexts, one per device that it uses.
 struct ThreadContexts {
-  std::vector<std::unique_ptr<Context>> all;
+  std::vector<std::unique_ptr<ThreadContext>> all;
   ~ThreadContexts() {
     std::fill_n(thread_state.contexts, kMaxDeviceTypes, nullptr);
     for (auto& context : all) retire(std::move(context));
@@ -138,7 +138,7 @@ thread_local ThreadContexts contexts;
 
 namespace {
 
-void free_block(const Context& context, const Context::Block& block) {
+void free_block(const ThreadContext& context, const ThreadContext::ScratchBlock& block) {
   if (context.device.type == MT_DEVICE_CPU) {
     std::free(block.data);
     return;
@@ -150,14 +150,14 @@ void free_block(const Context& context, const Context::Block& block) {
 
 }  // namespace
 
-void Context::join_blocks() {
-  for (const Block& each : blocks) free_block(*this, each);
+void ThreadContext::join_blocks() {
+  for (const ScratchBlock& each : blocks) free_block(*this, each);
   blocks.clear();
   wanted = taken;
 }
 
-void Context::move_scratch(uint64_t capture) {
-  for (const Block& each : blocks) free_block(*this, each);
+void ThreadContext::move_scratch(uint64_t capture) {
+  for (const ScratchBlock& each : blocks) free_block(*this, each);
   blocks.clear();
   block = 0;
   used = 0;
@@ -165,19 +165,19 @@ void Context::move_scratch(uint64_t capture) {
   scratch_capture = capture;
 }
 
-Context::~Context() {
-  for (const Block& block : blocks) free_block(*this, block);
+ThreadContext::~ThreadContext() {
+  for (const ScratchBlock& block : blocks) free_block(*this, block);
 }
 
-void retire(std::unique_ptr<Context> context) {
+void retire(std::unique_ptr<ThreadContext> context) {
   const Device device(context->device.type, context->device.index);
   void* stream = context->stream;
   context.reset();  // free its memory first
   if (stream != nullptr) idle_streams().give(device, stream);
 }
 
-std::unique_ptr<Context> new_context(int slot, Device device) {
-  auto context = std::make_unique<Context>();
+std::unique_ptr<ThreadContext> new_context(int slot, Device device) {
+  auto context = std::make_unique<ThreadContext>();
   mt_ctx& ctx = *context;
   ctx = {};
   ctx.size = sizeof(mt_ctx);

@@ -12,16 +12,16 @@
 
 namespace mytorch {
 
-struct Context : mt_ctx {
+struct ThreadContext : mt_ctx {
   std::string error;  // set by the last kernel that returned an error status
   int error_status = MT_OK;
   // Scratch memory is bump-allocated from blocks that persist; a call releases it by resetting the
   // mark. If a call needed several blocks, they are replaced by a single one of their total size.
-  struct Block {
+  struct ScratchBlock {
     char* data;
     size_t bytes;
   };
-  std::vector<Block> blocks;
+  std::vector<ScratchBlock> blocks;
   size_t block = 0;
   size_t used = 0;    // bytes in use in that block
   size_t taken = 0;   // bytes used by this call
@@ -40,13 +40,13 @@ struct Context : mt_ctx {
   void join_blocks();
   // Frees all blocks because the stream or the capture changed.
   void move_scratch(uint64_t capture);
-  ~Context();
+  ~ThreadContext();
 };
 
 // Releases a kernel's scratch memory after it has returned. On a stream, the next kernel's use of
 // it is ordered after this one's.
 inline void release_scratch(mt_ctx* ctx) {
-  auto* context = static_cast<Context*>(ctx);
+  auto* context = static_cast<ThreadContext*>(ctx);
   if (context->used == 0) return;
   if (context->blocks.size() > 1) [[unlikely]]
     context->join_blocks();
@@ -56,9 +56,9 @@ inline void release_scratch(mt_ctx* ctx) {
 }
 
 // Returns a context with a stream of its own, which no thread has yet.
-std::unique_ptr<Context> new_context(int slot, Device device);
+std::unique_ptr<ThreadContext> new_context(int slot, Device device);
 // Frees the memory of a context, and keeps its stream for the next one.
-void retire(std::unique_ptr<Context> context);
+void retire(std::unique_ptr<ThreadContext> context);
 
 // Returns the host structure passed to init and device functions of backends.
 const mt_host* host();

@@ -51,20 +51,20 @@ void empty_thread_cache() {
   cache.bytes = 0;
 }
 
-struct Reaper {
-  ~Reaper() {
+struct CpuPoolReaper {
+  ~CpuPoolReaper() {
     empty_thread_cache();
     cache.limit = 0;
     cache.dead = true;
   }
   void watch() { cache.limit = kThreadCacheBytes; }
 };
-thread_local Reaper reaper;
+thread_local CpuPoolReaper reaper;
 
 struct LargeCache {
   std::mutex mutex;
   std::vector<void*> free[kNumClasses];
-  Stats stats;
+  CpuPoolStats stats;
 };
 LargeCache& large() {
   static LargeCache* const instance = new LargeCache;
@@ -164,7 +164,7 @@ void trim() {
   l.stats.large_cached = 0;
 }
 
-Stats stats() {
+CpuPoolStats stats() {
   LargeCache& l = large();
   std::lock_guard<std::mutex> lock(l.mutex);
   return l.stats;

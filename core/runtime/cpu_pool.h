@@ -71,10 +71,10 @@ inline void release(void* block, uint16_t size_class) {
 // Returns cached blocks to the system: this thread's small blocks and all large blocks.
 void trim();
 
-struct Stats {
+struct CpuPoolStats {
   uint64_t large_in_use = 0;  // bytes
   uint64_t large_cached = 0;
 };
-Stats stats();
+CpuPoolStats stats();
 
 }  // namespace mytorch::cpu_pool

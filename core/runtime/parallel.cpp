@@ -20,7 +20,7 @@ class Inside {
   const bool saved_ = inside;
 };
 
-struct Range {
+struct ParallelRange {
   int64_t begin;
   int64_t end;
   int64_t pieces;
@@ -37,10 +37,10 @@ struct Range {
   }
 };
 
-void run_piece(void* range, int64_t i) { static_cast<const Range*>(range)->run(i); }
+void run_piece(void* range, int64_t i) { static_cast<const ParallelRange*>(range)->run(i); }
 
 // Loops with a special grain.
-void run_special(int64_t grain, Range range) {
+void run_special(int64_t grain, ParallelRange range) {
   const int64_t n = range.end - range.begin;
   const int64_t threads = inside || n <= 1 ? 1 : workers::ensure(n);
   if (grain == MT_ASK_TOGETHER) return range.body(range.user, 0, threads);
@@ -54,7 +54,7 @@ void run_special(int64_t grain, Range range) {
 void parallel_for(mt_ctx* ctx, int64_t begin, int64_t end, int64_t grain, mt_range_fn body,
                   void* user) {
   if (begin >= end) return;
-  Range range{begin, end, 1, body, user};
+  ParallelRange range{begin, end, 1, body, user};
   if (grain == MT_TOGETHER || grain == MT_ASK_TOGETHER) return run_special(grain, range);
   // The pieces depend on nothing but these numbers, so results do not depend on who runs which.
   const int64_t pieces =

@@ -1,7 +1,7 @@
 #include "core/runtime/side_streams.h"
 
-#include "core/runtime/capture.h"
 #include "core/runtime/device_registry.h"
+#include "core/runtime/stream_capture.h"
 #include "core/types/errors.h"
 
 namespace mytorch {
@@ -11,7 +11,7 @@ SideStreams::SideStreams(int slot, Device device, int count)
       device_(device),
       type_(device_type(slot)),
       own_(context(slot, {device.type, device.index})) {
-  Capture* capture = find_capture(*own_);
+  StreamCapture* capture = find_capture(*own_);
   for (int i = 0; i < count; ++i) {
     side_.push_back(new_context(slot, device));
     if (capture != nullptr) capture->side_streams.push_back(side_.back()->stream);
@@ -21,7 +21,8 @@ SideStreams::SideStreams(int slot, Device device, int count)
 SideStreams::~SideStreams() {
   use(0);
   for (void* mark : marks_) type_.ops->destroy_event(type_.self, mark);
-  if (Capture* capture = find_capture(*own_); capture != nullptr) capture->side_streams.clear();
+  if (StreamCapture* capture = find_capture(*own_); capture != nullptr)
+    capture->side_streams.clear();
   for (auto& each : side_) retire(std::move(each));
 }
 

@@ -35,7 +35,7 @@ class SideStreams {
   const Device device_;
   const DeviceType& type_;
   mt_ctx* const own_;
-  std::vector<std::unique_ptr<Context>> side_;
+  std::vector<std::unique_ptr<ThreadContext>> side_;
   std::vector<void*> marks_;
 };
 

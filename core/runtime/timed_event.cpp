@@ -3,9 +3,9 @@
 #include <chrono>
 #include <utility>
 
-#include "core/runtime/capture.h"
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
+#include "core/runtime/stream_capture.h"
 #include "core/types/errors.h"
 
 namespace mytorch {

@@ -161,7 +161,7 @@ bool spin(Done done) {
 
 // The loop of a calling thread. Loops are reused, never freed: a worker may still wake the caller
 // of a loop that has ended.
-struct Loop {
+struct ParallelLoop {
   static constexpr uint32_t kSleeps = 1u << 31;  // the caller sleeps until pending becomes 0
 
   Piece run = nullptr;
@@ -188,21 +188,21 @@ struct Loop {
 };
 
 // What workers of a busy machine were worth to loops of one kind.
-struct Kind {
+struct LoopKind {
   uintptr_t key = 0;
   int64_t not_before = 0;  // the next try
   int losses = 0;          // in a row
 };
 
-Kind& kind_of(uintptr_t key) {
-  thread_local constinit std::array<Kind, 64> kinds{};
-  Kind& kind = kinds[(key ^ key >> 6 ^ key >> 12) % kinds.size()];
+LoopKind& kind_of(uintptr_t key) {
+  thread_local constinit std::array<LoopKind, 64> kinds{};
+  LoopKind& kind = kinds[(key ^ key >> 6 ^ key >> 12) % kinds.size()];
   if (kind.key != key) kind = {key, 0, 0};
   return kind;
 }
 
 // The loop has taken `total`, and its caller `own` for one of its `pieces`.
-void learn(Kind& kind, int64_t time, int64_t total, int64_t own, int64_t pieces) {
+void learn(LoopKind& kind, int64_t time, int64_t total, int64_t own, int64_t pieces) {
   const int64_t loss = total - own * pieces;
   if (loss < -own * pieces / 16) {
     kind.losses = 0;
@@ -212,7 +212,7 @@ void learn(Kind& kind, int64_t time, int64_t total, int64_t own, int64_t pieces)
   kind.not_before = time + (std::max(loss, kLeastLoss) << doublings);
 }
 
-struct alignas(64) Worker {
+struct alignas(64) PoolWorker {
   static constexpr uintptr_t kIdle = 0;
   static constexpr uintptr_t kRunning = 1;
 
@@ -221,7 +221,7 @@ struct alignas(64) Worker {
   std::atomic<uint64_t> begun{0};
 
   // Offers a piece of the loop. Returns whether the worker was idle.
-  bool offer(Loop& loop) {
+  bool offer(ParallelLoop& loop) {
     if (job.load(std::memory_order_relaxed) != kIdle) return false;
     uintptr_t idle = kIdle;
     if (!job.compare_exchange_strong(idle, reinterpret_cast<uintptr_t>(&loop))) return false;
@@ -234,14 +234,14 @@ struct alignas(64) Worker {
   }
 
   // Takes the piece back. Returns false if the worker has begun it.
-  bool take_back(Loop& loop) {
+  bool take_back(ParallelLoop& loop) {
     auto offered = reinterpret_cast<uintptr_t>(&loop);
     return job.load(std::memory_order_relaxed) == offered &&
            job.compare_exchange_strong(offered, kIdle, std::memory_order_acq_rel);
   }
 
   // Waits for an offer and accepts it.
-  Loop& next() {
+  ParallelLoop& next() {
     for (;;) {
       const auto offered = [this] { return job.load(std::memory_order_relaxed) != kIdle; };
       if (!spin(offered)) {
@@ -253,16 +253,16 @@ struct alignas(64) Worker {
       }
       uintptr_t loop = job.load(std::memory_order_relaxed);
       if (loop != kIdle && job.compare_exchange_strong(loop, kRunning, std::memory_order_acquire)) {
-        return *reinterpret_cast<Loop*>(loop);
+        return *reinterpret_cast<ParallelLoop*>(loop);
       }
     }
   }
 };
 
-class Pool {
+class WorkerPool {
  public:
   int64_t count() const { return count_.load(std::memory_order_acquire); }
-  Worker& worker(int64_t i) { return *workers_[static_cast<size_t>(i)]; }
+  PoolWorker& worker(int64_t i) { return *workers_[static_cast<size_t>(i)]; }
 
   // Creates workers until there are `wanted`. Returns how many there are.
   int64_t grow(int64_t wanted) {
@@ -276,7 +276,7 @@ class Pool {
     try {
       while (count() < wanted) {
         const int64_t i = count();
-        workers_[static_cast<size_t>(i)] = std::make_unique<Worker>();
+        workers_[static_cast<size_t>(i)] = std::make_unique<PoolWorker>();
         std::thread([this, i] { work(i); }).detach();
         count_.store(i + 1, std::memory_order_release);
       }
@@ -287,14 +287,14 @@ class Pool {
     return count();
   }
 
-  Loop* take_loop() {
+  ParallelLoop* take_loop() {
     const std::scoped_lock lock(mutex_);
-    if (loops_.empty()) return new Loop;
-    Loop* loop = loops_.back();
+    if (loops_.empty()) return new ParallelLoop;
+    ParallelLoop* loop = loops_.back();
     loops_.pop_back();
     return loop;
   }
-  void give_loop(Loop* loop) {
+  void give_loop(ParallelLoop* loop) {
     const std::scoped_lock lock(mutex_);
     loops_.push_back(loop);
   }
@@ -316,12 +316,12 @@ class Pool {
     admission_.notify_all();
   }
 
-  void add_taken(uint64_t pieces) { taken_.fetch_add(pieces, std::memory_order_relaxed); }
+  void add_stolen(uint64_t pieces) { stolen_.fetch_add(pieces, std::memory_order_relaxed); }
 
-  Stats stats() {
-    Stats all;
+  WorkerStats stats() {
+    WorkerStats all;
     all.threads = count();
-    all.taken = taken_.load(std::memory_order_relaxed);
+    all.stolen = stolen_.load(std::memory_order_relaxed);
     for (int64_t i = 0; i < all.threads; ++i) {
       all.begun += worker(i).begun.load(std::memory_order_relaxed);
     }
@@ -331,9 +331,9 @@ class Pool {
  private:
   void work(int64_t i) {
     pthread_setname_np(pthread_self(), "mytorch");
-    Worker& self = *workers_[static_cast<size_t>(i)];
+    PoolWorker& self = *workers_[static_cast<size_t>(i)];
     for (;;) {
-      Loop& loop = self.next();
+      ParallelLoop& loop = self.next();
       loop.run(loop.user, loop.piece_of[static_cast<size_t>(i)]);
       uint32_t done = 1;
       // Helps the next workers, whose processors may be taken, as long as they have not begun.
@@ -342,21 +342,21 @@ class Pool {
           loop.run(loop.user, loop.piece_of[static_cast<size_t>(next)]);
           ++done;
         }
-        if (done > 1) add_taken(done - 1);
+        if (done > 1) add_stolen(done - 1);
       }
       self.begun.store(self.begun.load(std::memory_order_relaxed) + done,
                        std::memory_order_relaxed);
-      self.job.store(Worker::kIdle, std::memory_order_release);
+      self.job.store(PoolWorker::kIdle, std::memory_order_release);
       loop.finish(done);  // the last access to the loop
     }
   }
 
   std::mutex mutex_;
-  std::array<std::unique_ptr<Worker>, kMaxWorkers> workers_;
+  std::array<std::unique_ptr<PoolWorker>, kMaxWorkers> workers_;
   std::atomic<int64_t> count_{0};
   std::atomic<bool> full_{false};
-  std::atomic<uint64_t> taken_{0};
-  std::vector<Loop*> loops_;
+  std::atomic<uint64_t> stolen_{0};
+  std::vector<ParallelLoop*> loops_;
   std::mutex admission_mutex_;
   std::condition_variable admission_;
   int64_t admitted_ = 0;
@@ -364,34 +364,35 @@ class Pool {
 
 // Never destroyed: its threads run until the process ends. After a fork the child has none of them
 // and begins with a new pool.
-std::atomic<Pool*> current{nullptr};
+std::atomic<WorkerPool*> current{nullptr};
 
-Pool& pool() {
-  if (Pool* const known = current.load(std::memory_order_acquire)) [[likely]]
+WorkerPool& pool() {
+  if (WorkerPool* const known = current.load(std::memory_order_acquire)) [[likely]]
     return *known;
-  static Pool* const first = [] {
-    auto* const created = new Pool;
+  static WorkerPool* const first = [] {
+    auto* const created = new WorkerPool;
     current.store(created, std::memory_order_release);
-    pthread_atfork(nullptr, nullptr, [] { current.store(new Pool, std::memory_order_release); });
+    pthread_atfork(nullptr, nullptr,
+                   [] { current.store(new WorkerPool, std::memory_order_release); });
     return created;
   }();
   return *first;
 }
 
 struct ThreadLoop {
-  Loop* loop = pool().take_loop();
+  ParallelLoop* loop = pool().take_loop();
   ~ThreadLoop() { pool().give_loop(loop); }
 };
 
-Loop& thread_loop() {
+ParallelLoop& thread_loop() {
   thread_local ThreadLoop own;
   return *own.loop;
 }
 
 // Offers pieces 1 and up of the loop to idle workers. Returns the first piece that none was
 // offered.
-int64_t offer_pieces(Loop& loop, int64_t pieces) {
-  Pool& threads = pool();
+int64_t offer_pieces(ParallelLoop& loop, int64_t pieces) {
+  WorkerPool& threads = pool();
   static const int64_t processors = available_processors();
   int64_t count = threads.grow(pieces - 1);
   int64_t piece = 1;
@@ -414,7 +415,7 @@ int64_t offer_pieces(Loop& loop, int64_t pieces) {
   return piece;
 }
 
-void begin_loop(Loop& loop, int64_t pieces, Piece run, void* user, bool together) {
+void begin_loop(ParallelLoop& loop, int64_t pieces, Piece run, void* user, bool together) {
   loop.run = run;
   loop.user = user;
   loop.together = together;
@@ -426,7 +427,7 @@ void begin_loop(Loop& loop, int64_t pieces, Piece run, void* user, bool together
 
 namespace {
 
-void run_loop(Loop& loop, int64_t pieces, Piece run, void* user, int64_t* own_time) {
+void run_loop(ParallelLoop& loop, int64_t pieces, Piece run, void* user, int64_t* own_time) {
   begin_loop(loop, pieces, run, user, false);
   const int64_t not_offered = offer_pieces(loop, pieces);
   const int64_t start = own_time == nullptr ? 0 : now();
@@ -439,7 +440,7 @@ void run_loop(Loop& loop, int64_t pieces, Piece run, void* user, int64_t* own_ti
     const int64_t w = loop.offered[i];
     if (!pool().worker(w).take_back(loop)) continue;
     run(user, loop.piece_of[static_cast<size_t>(w)]);
-    pool().add_taken(1);
+    pool().add_stolen(1);
     ++own;
   }
   if (own > 0) loop.pending.fetch_sub(own, std::memory_order_acq_rel);
@@ -451,7 +452,7 @@ void run_loop(Loop& loop, int64_t pieces, Piece run, void* user, int64_t* own_ti
 void run_pieces(int64_t pieces, uintptr_t key, Piece run, void* user) {
   int64_t start = 0;
   if (!is_busy(start)) return run_loop(thread_loop(), pieces, run, user, nullptr);
-  Kind& kind = kind_of(key);
+  LoopKind& kind = kind_of(key);
   if (start < kind.not_before) {
     for (int64_t piece = 0; piece < pieces; ++piece) run(user, piece);
     return;
@@ -463,7 +464,7 @@ void run_pieces(int64_t pieces, uintptr_t key, Piece run, void* user) {
 }
 
 void run_together(int64_t pieces, Piece run, void* user) {
-  Loop& loop = thread_loop();
+  ParallelLoop& loop = thread_loop();
   begin_loop(loop, pieces, run, user, true);
   pool().admit(pieces - 1);
   int64_t piece = offer_pieces(loop, pieces);
@@ -485,7 +486,7 @@ void run_together(int64_t pieces, Piece run, void* user) {
 
 int64_t ensure(int64_t threads) { return std::min(threads, pool().grow(threads - 1) + 1); }
 
-Stats stats() { return pool().stats(); }
+WorkerStats stats() { return pool().stats(); }
 
 void pretend_busy(int64_t milliseconds) { become_busy(now() + milliseconds * 1'000'000); }
 

@@ -31,12 +31,12 @@ void run_together(int64_t pieces, Piece run, void* user);
 int64_t ensure(int64_t threads);
 
 // Of this process so far.
-struct Stats {
+struct WorkerStats {
   int64_t threads = 0;  // that the pool has created
   uint64_t begun = 0;   // pieces that the pool's threads ran
-  uint64_t taken = 0;   // pieces that were offered to one thread and run by another
+  uint64_t stolen = 0;  // pieces that were offered to one thread and run by another
 };
-Stats stats();
+WorkerStats stats();
 
 // Makes idle threads sleep at once for `milliseconds`, as if one had lost its processor. For tests.
 void pretend_busy(int64_t milliseconds);

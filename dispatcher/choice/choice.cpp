@@ -283,7 +283,7 @@ bool after_failure(const OpEntry& entry, int slot, mt_ctx* ctx, const void* args
   }
   if (status == MT_OK) return true;
   if (status == MT_DECLINED) return false;
-  std::string message = std::exchange(static_cast<Context*>(ctx)->error, {});
+  std::string message = std::exchange(static_cast<ThreadContext*>(ctx)->error, {});
   if (message.empty()) message = absl::StrCat("the kernel failed with status ", status);
   fail_status(status, entry.info->base, message);
 }

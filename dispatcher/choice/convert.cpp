@@ -28,7 +28,7 @@ bool aliases_input(const OpInfo& op, const void* args, const mt_tensor* output) 
 IntList sizes_of(const mt_tensor* t) { return {t->dl.shape, static_cast<size_t>(t->dl.ndim)}; }
 
 // The requirements of a kernel on one operand.
-struct Wanted {
+struct OperandRequirement {
   bool contiguous;
   bool typed;
   mt_dtype dtype;
@@ -49,8 +49,8 @@ IntList call_shape(const OpInfo& op, const void* args) {
   return shape;
 }
 
-Wanted wanted_input(const OpInfo& op, const mt_kernel_entry& kernel, const void* args,
-                    const ArgInfo& arg) {
+OperandRequirement wanted_input(const OpInfo& op, const mt_kernel_entry& kernel, const void* args,
+                                const ArgInfo& arg) {
   const bool typed = (op.meaning == Meaning::kPointwise || op.meaning == Meaning::kReduce) &&
                      arg.promotes && (kernel.flags & MT_TAKES_MIXED_DTYPES) == 0;
   const bool shaped = op.meaning == Meaning::kPointwise && (kernel.flags & MT_TAKES_BROADCAST) == 0;
@@ -59,8 +59,8 @@ Wanted wanted_input(const OpInfo& op, const mt_kernel_entry& kernel, const void*
 }
 
 // Outputs of the promoted type are computed in the compute type.
-Wanted wanted_output(const OpInfo& op, const mt_kernel_entry& kernel, const void* args,
-                     const OutputInfo& output) {
+OperandRequirement wanted_output(const OpInfo& op, const mt_kernel_entry& kernel, const void* args,
+                                 const OutputInfo& output) {
   const bool typed = op.meaning == Meaning::kPointwise && output.dtype < 0 &&
                      op.promote != Promote::kCompare && (kernel.flags & MT_TAKES_MIXED_DTYPES) == 0;
   return {(kernel.flags & MT_TAKES_STRIDED) == 0, typed, header(args).compute, false, {}};
@@ -82,7 +82,8 @@ bool can_copy(int slot) {
   return copy_entry().slots[slot].load(std::memory_order_acquire) != &OpEntry::kDeclines;
 }
 
-Tensor temporary(int slot, const mt_tensor* operand, const Wanted& wanted, const mt_ctx* ctx) {
+Tensor temporary(int slot, const mt_tensor* operand, const OperandRequirement& wanted,
+                 const mt_ctx* ctx) {
   const IntList sizes = wanted.shaped ? wanted.shape : sizes_of(operand);
   const mt_dtype dtype = wanted.typed ? wanted.dtype : operand->dl.dtype;
   return Tensor::adopt(new_tensor(sizes.data(), static_cast<int>(sizes.size()), from_abi(dtype),
@@ -117,8 +118,8 @@ int run_converted(OpState& state, int slot, const mt_kernel_entry& kernel, mt_ct
     const mt_tensor* from;
   };
   std::vector<Back> back;
-  auto replace = [&](const mt_tensor*& operand, const Wanted& wanted, bool read, bool written,
-                     bool always = false) {
+  auto replace = [&](const mt_tensor*& operand, const OperandRequirement& wanted, bool read,
+                     bool written, bool always = false) {
     if (!always && wanted.met_by(operand)) return;
     kept.push_back(temporary(slot, operand, wanted, ctx));
     const mt_tensor* contiguous = &kept.back().impl()->abi;

@@ -123,7 +123,7 @@ class DynamicTwins {
  public:
   // `cpu` is null if the operator has no such outputs.
   DynamicTwins(mt_ctx* cpu, mt_ctx* device, int slot, std::vector<Mirror>& outputs)
-      : cpu_(static_cast<Context*>(cpu)), device_(device), slot_(slot), outputs_(outputs) {
+      : cpu_(static_cast<ThreadContext*>(cpu)), device_(device), slot_(slot), outputs_(outputs) {
     if (cpu_ == nullptr) return;
     cpu_->dynamic_output = make;
     cpu_->dynamic_user = this;
@@ -143,7 +143,7 @@ class DynamicTwins {
     twins->outputs_.push_back(mirror(made, twins->slot_, device));
     return &twins->outputs_.back().host.impl()->abi;
   }
-  Context* cpu_;
+  ThreadContext* cpu_;
   mt_ctx* device_;
   int slot_;
   std::vector<Mirror>& outputs_;

@@ -108,7 +108,7 @@ class Stopwatch {
       }
       release_scratch(ctx_);
       if (status != MT_OK) {
-        static_cast<Context*>(ctx_)->error.clear();  // the actual call will report it again
+        static_cast<ThreadContext*>(ctx_)->error.clear();  // the actual call will report it again
         return std::nullopt;
       }
     }

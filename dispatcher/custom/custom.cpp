@@ -11,7 +11,7 @@
 #include "core/tensor/batched.h"
 #include "core/types/errors.h"
 #include "core/types/status.h"
-#include "dispatcher/frame/call.h"
+#include "dispatcher/frame/kernel_call.h"
 #include "dispatcher/frame/outputs.h"
 #include "dispatcher/frame/pointwise.h"
 #include "dispatcher/table/fields.h"

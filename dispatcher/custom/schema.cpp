@@ -14,18 +14,18 @@ namespace mytorch {
 namespace {
 
 // The struct field of an argument, by the table in abi.h.
-struct Field {
+struct SchemaField {
   size_t size, alignment;
 };
 template <class T>
-constexpr Field field_of() {
+constexpr SchemaField field_of() {
   return {sizeof(T), alignof(T)};  // NOLINT(bugprone-sizeof-expression): pointers are meant
 }
 
 struct TypeInfo {
   ArgType type;
   bool optional;
-  Field field;
+  SchemaField field;
 };
 const std::map<std::string_view, TypeInfo>& argument_types() {
   static const auto* const types = new std::map<std::string_view, TypeInfo>{
@@ -85,9 +85,9 @@ std::vector<std::string_view> pieces(std::string_view text) {
   return found;
 }
 
-class Parser {
+class SchemaParser {
  public:
-  explicit Parser(const std::string& text) : text_(text) {}
+  explicit SchemaParser(const std::string& text) : text_(text) {}
 
   Schema parse() {
     const size_t open = text_.find('(');
@@ -120,7 +120,7 @@ class Parser {
 
   const char* keep(std::string_view text) { return schema_.strings.emplace_back(text).c_str(); }
 
-  uint32_t place(Field field) {
+  uint32_t place(SchemaField field) {
     const auto alignment = static_cast<uint32_t>(field.alignment);
     const uint32_t offset = (schema_.args_size + alignment - 1) / alignment * alignment;
     schema_.args_size = offset + static_cast<uint32_t>(field.size);
@@ -209,6 +209,6 @@ class Parser {
 
 }  // namespace
 
-Schema parse_schema(const std::string& text) { return Parser(text).parse(); }
+Schema parse_schema(const std::string& text) { return SchemaParser(text).parse(); }
 
 }  // namespace mytorch

@@ -60,9 +60,10 @@ const mt_program& program_to_run(const OpInfo& op, const void* args) {
 }
 
 // The values of a program's nodes during a call.
-class Evaluation {
+class ProgramEvaluation {
  public:
-  Evaluation(const OpInfo& op, const void* args) : args_(args), program_(program_to_run(op, args)) {
+  ProgramEvaluation(const OpInfo& op, const void* args)
+      : args_(args), program_(program_to_run(op, args)) {
     compute_ = from_abi(header(args).compute);
     // Bools compute as numbers; at the end, nonzero values are true. The 16-bit types compute in
     // float32 and are rounded once, as in kernels.
@@ -272,7 +273,7 @@ Tensor expanded(const Tensor& x, IntList sizes) {
 }  // namespace
 
 std::vector<Tensor> decompose(const OpInfo& op, const void* args, const bool* wanted) {
-  Evaluation run(op, args);
+  ProgramEvaluation run(op, args);
   const mt_program& p = run.program();
   if (p.fold != nullptr) {
     const Tensor x = run.tensor(p.step);

@@ -26,9 +26,9 @@
 #include <utility>
 
 #include "dispatcher/choice/complex.h"
-#include "dispatcher/frame/call.h"
 #include "dispatcher/frame/decompose.h"
 #include "dispatcher/frame/held.h"
+#include "dispatcher/frame/kernel_call.h"
 #include "dispatcher/frame/layout.h"
 #include "dispatcher/frame/outputs.h"
 #include "dispatcher/frame/pointwise.h"

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "dispatcher/frame/call.h"
+#include "dispatcher/frame/kernel_call.h"
 #include "dispatcher/frame/outputs.h"
 #include "dispatcher/frame/pointwise.h"
 #include "dispatcher/table/layers.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/types/checked.h"
-#include "dispatcher/frame/call.h"
+#include "dispatcher/frame/kernel_call.h"
 
 namespace mytorch {
 namespace {

@@ -6,7 +6,7 @@
 #include "dispatcher/choice/choice.h"
 #include "dispatcher/choice/complex.h"
 #include "dispatcher/choice/observe.h"
-#include "dispatcher/frame/call.h"
+#include "dispatcher/frame/kernel_call.h"
 #include "dispatcher/frame/pointwise.h"
 #include "dispatcher/frame/reduce.h"
 #include "dispatcher/table/fields.h"

@@ -24,12 +24,12 @@ bool is_host(const mt_tensor* t) { return (t->flags & MT_TENSOR_HOST) != 0; }
 IntList sizes_of(const mt_tensor* t) { return {t->dl.shape, static_cast<size_t>(t->dl.ndim)}; }
 
 // The compute type and the result type of a call.
-struct Types {
+struct PointwiseTypes {
   ScalarType compute;
   ScalarType result;
 };
 
-Types apply_rule(const OpInfo& op, ScalarType promoted) {
+PointwiseTypes apply_rule(const OpInfo& op, ScalarType promoted) {
   switch (op.promote) {
     case Promote::kFloat:
       if (is_integral(promoted, true)) promoted = kFloat32;
@@ -125,7 +125,7 @@ void check_holds(const OpInfo& op, PointwiseInputs in, ScalarType compute) {
 }
 
 // Everything that the slow path determines about a call.
-struct Plan {
+struct PointwisePlan {
   Dims sizes;
   Dims strides;  // of outputs
   ScalarType compute;
@@ -233,7 +233,7 @@ ScalarType exact_type(const OpInfo& op, PointwiseInputs in, ScalarType promoted)
   return promoted;
 }
 
-Types types_of(const OpInfo& op, PointwiseInputs in) {
+PointwiseTypes types_of(const OpInfo& op, PointwiseInputs in) {
   if (op.accepts != nullptr) check_types(op, in.inputs);
   ResultType type;
   for (int i = 0; i < op.num_inputs; ++i) {
@@ -247,15 +247,15 @@ Types types_of(const OpInfo& op, PointwiseInputs in) {
       if (in.inputs[i] != nullptr) type.add(in.inputs[i]);
     }
   }
-  const Types types = apply_rule(op, exact_type(op, in, type.get()));
+  const PointwiseTypes types = apply_rule(op, exact_type(op, in, type.get()));
   check_holds(op, in, types.compute);
   return types;
 }
 
-Plan plan(const OpInfo& op, PointwiseInputs in) {
-  const Types types = types_of(op, in);
+PointwisePlan plan(const OpInfo& op, PointwiseInputs in) {
+  const PointwiseTypes types = types_of(op, in);
   const Device device = common_device(op, in);
-  Plan p{broadcast_sizes(op, in), {}, types.compute, types.result, device};
+  PointwisePlan p{broadcast_sizes(op, in), {}, types.compute, types.result, device};
   p.strides = output_strides(op, in, p.sizes);
   return p;
 }
@@ -285,7 +285,7 @@ bool numbers_are_lower(const OpInfo& op, const mt_tensor* const* inputs, ScalarT
 
 void general_outputs(const OpInfo& op, PointwiseInputs in, mt_args_header* header,
                      TensorImpl** outputs, const bool* wanted) {
-  const Plan p = plan(op, in);
+  const PointwisePlan p = plan(op, in);
   header->compute = to_abi(p.compute);
   for (int i = 0; i < op.num_outputs; ++i) {
     if (wanted != nullptr && !wanted[i]) continue;
@@ -298,8 +298,8 @@ namespace {
 
 // Returns the tensor to write for output `k`: `out`, or a temporary if `out` overlaps an input
 // without being an exact alias.
-TensorImpl* into_one(const OpInfo& op, PointwiseInputs in, const Plan& p, int k, const Tensor& out,
-                     bool inplace, Tensor* temporary) {
+TensorImpl* into_one(const OpInfo& op, PointwiseInputs in, const PointwisePlan& p, int k,
+                     const Tensor& out, bool inplace, Tensor* temporary) {
   TensorImpl* const impl = out.impl();
   check_out(op, impl, as_list(p.sizes), output_type(op.outputs[k], p.result), p.device, inplace);
   for (int i = 0; i < op.num_inputs; ++i) {
@@ -318,7 +318,7 @@ TensorImpl* into_one(const OpInfo& op, PointwiseInputs in, const Plan& p, int k,
 TensorImpl* general_into(const OpInfo& op, PointwiseInputs in, mt_args_header* header,
                          const Tensor& out, bool inplace, Tensor* temporary) {
   required(out, op, inplace ? "self" : "out");
-  const Plan p = plan(op, in);
+  const PointwisePlan p = plan(op, in);
   header->compute = to_abi(p.compute);
   return into_one(op, in, p, 0, out, inplace, temporary);
 }
@@ -327,7 +327,7 @@ void general_into_each(const OpInfo& op, PointwiseInputs in, mt_args_header* hea
                        const Tensor* const* outs, TensorImpl** into, Tensor* temporaries, int n) {
   for (int k = 0; k < n; ++k) required(*outs[k], op, op.outputs[k].name);
   check_apart(op, outs, n);
-  const Plan p = plan(op, in);
+  const PointwisePlan p = plan(op, in);
   header->compute = to_abi(p.compute);
   for (int k = 0; k < n; ++k) into[k] = into_one(op, in, p, k, *outs[k], false, &temporaries[k]);
 }

@@ -27,9 +27,9 @@ struct Seal {
   uint64_t crc;  // of all preceding bytes
 };
 
-class Library {
+class LibraryFile {
  public:
-  explicit Library(const std::string& path) : path_(path) {
+  explicit LibraryFile(const std::string& path) : path_(path) {
     std::error_code ignored;
     const auto status = std::filesystem::status(path, ignored);
     if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
@@ -97,6 +97,6 @@ class Library {
 
 }  // namespace
 
-void check_library(const std::string& path) { Library(path).check(); }
+void check_library(const std::string& path) { LibraryFile(path).check(); }
 
 }  // namespace mytorch

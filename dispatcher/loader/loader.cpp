@@ -24,14 +24,14 @@ struct Failed {
   std::string error;
 };
 
-struct Loader {
+struct LoaderState {
   std::recursive_mutex mutex;
   std::vector<std::string> loaded;  // paths
   std::vector<Failed> failed;
   bool defaults_done = false;
 };
-Loader& loader() {
-  static Loader* const instance = new Loader;
+LoaderState& loader() {
+  static LoaderState* const instance = new LoaderState;
   return *instance;
 }
 
@@ -93,7 +93,7 @@ void check_preferences() {
 }  // namespace
 
 void load_backend(const std::string& path) {
-  Loader& l = loader();
+  LoaderState& l = loader();
   std::lock_guard<std::recursive_mutex> lock(l.mutex);
   if (std::find(l.loaded.begin(), l.loaded.end(), path) != l.loaded.end()) return;
   const PluginKind kind{"backend", "a backend", "mt_backend_init", "mytorch/abi.h", ErrorCode::kIo};
@@ -108,7 +108,7 @@ void register_backend(mt_backend_init_fn init) {
 }
 
 bool load_default_backends() {
-  Loader& l = loader();
+  LoaderState& l = loader();
   std::lock_guard<std::recursive_mutex> lock(l.mutex);
   if (l.defaults_done) return false;
   l.defaults_done = true;
@@ -137,7 +137,7 @@ std::vector<BackendInfo> backend_infos() {
     result.push_back({backend->name, backend->version, backend->abi.device_type, backend->path,
                       description != nullptr ? description : "", ""});
   }
-  Loader& l = loader();
+  LoaderState& l = loader();
   std::lock_guard<std::recursive_mutex> lock(l.mutex);
   for (const Failed& failed : l.failed) {
     result.push_back({"", "", "", failed.path, "", failed.error});

@@ -40,10 +40,10 @@ std::vector<KernelTime> Profile::times() {
   using Key = std::tuple<std::string, std::string, std::string, std::string>;
   std::map<Key, KernelTime> found;
   for (const Events& of : state_->threads) {
-    for (const Event& event : of.events) {
+    for (const ProfileEvent& event : of.events) {
       // Reported by its substitution, or by another kernel.
       if (event.status == MT_DECLINED) continue;
-      const Named named = names_of(of, event);
+      const EventNames named = names_of(of, event);
       KernelTime& t = found[{named.op, named.device, named.backend, named.kernel}];
       if (t.calls++ == 0) {
         t.op = named.op;
@@ -110,10 +110,10 @@ uint64_t Profile::State::dropped() const {
   return sum;
 }
 
-Named names_of(const Events& of, const Event& event) {
+EventNames names_of(const Events& of, const ProfileEvent& event) {
   if (event.op == nullptr) return {of.names[event.details], "", "", ""};
   const DeviceType& type = device_type(event.slot);
-  Named named{event.op->name, type.name, "", ""};
+  EventNames named{event.op->name, type.name, "", ""};
   if (type.count > 1) absl::StrAppend(&named.device, ":", event.device_index);
   if (const KernelEntry* kernel = event.kernel; kernel != nullptr) {
     const char* name = kernel->abi.name;

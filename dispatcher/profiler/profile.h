@@ -17,10 +17,10 @@ struct Profile::State {
   uint64_t dropped() const;
 };
 
-struct Named {
+struct EventNames {
   std::string op, device, backend, kernel;  // as in KernelTime
 };
-Named names_of(const Events& of, const Event& event);
+EventNames names_of(const Events& of, const ProfileEvent& event);
 
 // Applies MYTORCH_TRACE=FILE and MYTORCH_PROFILE=1: records from now to the end of the process.
 // Called once, after the default backends have been loaded.

@@ -16,7 +16,7 @@ namespace mytorch::profiler {
 namespace {
 
 // Members are set up before `active` is incremented.
-struct Recording {
+struct ProfileRecording {
   std::mutex mutex;
   std::atomic<int> active{0};
   std::atomic<int> waiting{0};
@@ -24,14 +24,15 @@ struct Recording {
   int threads = 0;
   std::vector<std::shared_ptr<ThreadLog>> logs;
 };
-Recording& recording_state() {
-  static auto* state = new Recording;  // never freed: threads may record while the process ends
+ProfileRecording& recording_state() {
+  static auto* state =
+      new ProfileRecording;  // never freed: threads may record while the process ends
   return *state;
 }
 
 ThreadLog& log_of_thread() {
   thread_local const std::shared_ptr<ThreadLog> mine = [] {
-    Recording& all = recording_state();
+    ProfileRecording& all = recording_state();
     auto log = std::make_shared<ThreadLog>();
     std::lock_guard<std::mutex> lock(all.mutex);
     log->kept.thread = ++all.threads;
@@ -84,7 +85,7 @@ void pack_operands(const OpInfo& op, const void* args, std::vector<int64_t>* out
 
 // Reads the output of pack_operands: f(present, dtype, shape, is_output).
 template <class F>
-void for_each_operand(const Events& of, const Event& event, F&& f) {
+void for_each_operand(const Events& of, const ProfileEvent& event, F&& f) {
   if (event.op == nullptr) return;
   const int64_t* at = of.operands.data() + event.details;
   const int64_t inputs = at[0];
@@ -101,7 +102,7 @@ void for_each_operand(const Events& of, const Event& event, F&& f) {
   }
 }
 
-void close(ThreadLog& log, Event event) {
+void close(ThreadLog& log, ProfileEvent event) {
   const ThreadLog::Open opened = log.open.back();
   log.open.pop_back();
   event.begin = opened.begin;
@@ -112,7 +113,7 @@ void close(ThreadLog& log, Event event) {
   if (takes_one_more(log)) log.kept.events.push_back(event);
 }
 
-class Recorder final : public Watcher {
+class KernelRecorder final : public Watcher {
  public:
   void before(const KernelCall& call) noexcept override {
     ThreadLog& log = log_of_thread();
@@ -131,7 +132,7 @@ class Recorder final : public Watcher {
       // The next call that waits for the device reports errors.
       type.ops->synchronize(type.self, index, call.ctx->stream);
     }
-    Event event{};
+    ProfileEvent event{};
     event.end = now();
     event.op = call.entry->info;
     event.kernel = ran.kernel;
@@ -155,8 +156,8 @@ uint64_t now() {
 }
 
 void begin(bool wait, size_t limit) {
-  static auto* recorder = new Recorder;
-  Recording& all = recording_state();
+  static auto* recorder = new KernelRecorder;
+  ProfileRecording& all = recording_state();
   std::lock_guard<std::mutex> lock(all.mutex);
   if (wait) all.waiting.fetch_add(1);
   if (all.active.load() == 0) {
@@ -177,7 +178,7 @@ void begin(bool wait, size_t limit) {
 }
 
 void end(bool wait) {
-  Recording& all = recording_state();
+  ProfileRecording& all = recording_state();
   std::lock_guard<std::mutex> lock(all.mutex);
   if (all.active.fetch_sub(1) == 1) set_watcher(nullptr);
   if (wait) all.waiting.fetch_sub(1);
@@ -186,13 +187,13 @@ void end(bool wait) {
 bool recording() { return recording_state().active.load(std::memory_order_relaxed) > 0; }
 
 std::vector<Events> recorded(uint64_t since) {
-  Recording& all = recording_state();
+  ProfileRecording& all = recording_state();
   std::lock_guard<std::mutex> lock(all.mutex);
   std::vector<Events> result;
   for (const auto& log : all.logs) {
     std::lock_guard<std::mutex> own(log->mutex);
     result.push_back(log->kept);
-    std::erase_if(result.back().events, [&](const Event& e) { return e.begin < since; });
+    std::erase_if(result.back().events, [&](const ProfileEvent& e) { return e.begin < since; });
   }
   return result;
 }
@@ -205,7 +206,7 @@ void begin_range(const char* name) {
 }
 
 void end_range() {
-  Event event{};
+  ProfileEvent event{};
   event.end = now();
   event.memory = cpu_pool::stats().large_in_use;
   ThreadLog& log = log_of_thread();
@@ -213,7 +214,7 @@ void end_range() {
   close(log, event);
 }
 
-std::string Events::operands_text(const Event& event) const {
+std::string Events::operands_text(const ProfileEvent& event) const {
   std::string text;
   bool arrow = false;
   for_each_operand(*this, event, [&](bool present, mt_dtype dtype, IntList shape, bool output) {
@@ -225,7 +226,7 @@ std::string Events::operands_text(const Event& event) const {
   return text;
 }
 
-uint64_t Events::operand_bytes(const Event& event) const {
+uint64_t Events::operand_bytes(const ProfileEvent& event) const {
   uint64_t bytes = 0;
   for_each_operand(*this, event, [&](bool present, mt_dtype dtype, IntList shape, bool) {
     if (!present) return;

@@ -13,7 +13,7 @@
 namespace mytorch::profiler {
 
 // A finished kernel call, substitution or range. Times are nanoseconds of the steady clock.
-struct Event {
+struct ProfileEvent {
   const OpInfo* op;           // null for a range
   const KernelEntry* kernel;  // null for a range, a substitution, and a call that threw
   uint64_t begin, end;
@@ -28,8 +28,8 @@ struct Event {
 
 // The events of one thread.
 struct Events {
-  int thread = 0;             // from 1, in order of appearance
-  std::vector<Event> events;  // sorted by end
+  int thread = 0;                    // from 1, in order of appearance
+  std::vector<ProfileEvent> events;  // sorted by end
   // Per call: the number of inputs, the number of outputs, and for each operand the bits of its
   // dtype, its rank and its shape. An absent operand has rank -1.
   std::vector<int64_t> operands;
@@ -37,8 +37,8 @@ struct Events {
   uint64_t dropped = 0;  // number of events beyond the limit
 
   // "float32[64,784] float32[784,32] -> float32[64,32]"; "" for a range.
-  std::string operands_text(const Event& event) const;
-  uint64_t operand_bytes(const Event& event) const;
+  std::string operands_text(const ProfileEvent& event) const;
+  uint64_t operand_bytes(const ProfileEvent& event) const;
 };
 
 struct ThreadLog {

@@ -30,8 +30,8 @@ std::string quoted(const std::string& text) {
   return result + "\"";
 }
 
-std::string event_json(const Events& of, const Event& event, uint64_t since) {
-  const Named named = names_of(of, event);
+std::string event_json(const Events& of, const ProfileEvent& event, uint64_t since) {
+  const EventNames named = names_of(of, event);
   const double begin = 1e-3 * static_cast<double>(event.begin - since);
   std::string text =
       absl::StrFormat(R"({"ph":"X","pid":1,"tid":%d,"ts":%.3f,"dur":%.3f,"cat":"%s","name":%s)",
@@ -74,7 +74,7 @@ void Profile::save_trace(const std::string& path) {
         R"({"ph":"M","pid":1,"tid":%d,"name":"thread_name","args":{"name":"thread %d"}})",
         of.thread, of.thread));
     uint64_t memory = 0;
-    for (const Event& event : of.events) {
+    for (const ProfileEvent& event : of.events) {
       put(event_json(of, event, state_->since));
       if (event.memory == memory) continue;
       memory = event.memory;

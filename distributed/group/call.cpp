@@ -3,9 +3,9 @@
 #include <cstring>
 #include <utility>
 
-#include "core/runtime/capture.h"
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
+#include "core/runtime/stream_capture.h"
 #include "core/types/errors.h"
 #include "core/types/status.h"
 #include "distributed/group/state.h"

@@ -3,7 +3,7 @@
 #include "distributed/group/operands.h"
 #include "distributed/group/state.h"
 #include "mytorch/thread_state.h"
-#include "ops/collectives.h"
+#include "ops/collective/collectives.h"
 
 namespace mytorch::distributed {
 namespace {

@@ -50,7 +50,7 @@ class KeepCounts {
 Segment::Segment(Trace given) : trace(std::move(given)) {
   const Graph& graph = trace.graph;
   whole_.assign(graph.buffers.size(), kNoValue);
-  for (const Node& node : graph.nodes) {
+  for (const GraphNode& node : graph.nodes) {
     node.for_each_result([&](ValueId id) {
       ValueId& whole = whole_[static_cast<size_t>(graph.values[id].buffer)];
       if (whole == kNoValue) whole = id;
@@ -67,13 +67,13 @@ void Segment::split(size_t nodes) {
   trace = std::move(first.trace);
   whole_ = std::move(first.whole_);
   plan_.reset();
-  leaving_.clear();
+  live_out_.clear();
   children.push_back(std::move(rest));
 }
 
 Tensor Segment::source(const Deferral& waiting, ValueId id) const {
   const ValueInfo& info = trace.graph.values[id];
-  const Deferral::Bound& bound = waiting.bound(info.buffer);
+  const Deferral::BoundMemory& bound = waiting.bound(info.buffer);
   return tensor_over(bound.storage, info, bound.begin);
 }
 
@@ -82,17 +82,17 @@ bool Segment::suits(const Deferral& waiting, const std::vector<int32_t>& alive) 
   for (const ValueId id : outside_) {
     if (waiting.bound(trace.graph.values[id].buffer).begin != 0) return false;
   }
-  return std::includes(leaving_.begin(), leaving_.end(), alive.begin(), alive.end());
+  return std::includes(live_out_.begin(), live_out_.end(), alive.begin(), alive.end());
 }
 
 void Segment::make_graph(const Deferral& waiting, const How& how,
                          const std::vector<int32_t>& alive) {
   all_change_ = all_change_ || plan_ != nullptr || how.check;
   plan_.reset();
-  std::vector<int32_t> leaving;
-  std::set_union(leaving_.begin(), leaving_.end(), alive.begin(), alive.end(),
-                 std::back_inserter(leaving));
-  leaving_ = std::move(leaving);
+  std::vector<int32_t> live_out;
+  std::set_union(live_out_.begin(), live_out_.end(), alive.begin(), alive.end(),
+                 std::back_inserter(live_out));
+  live_out_ = std::move(live_out);
   recorded_ = {};
   Graph& graph = recorded_.graph;
   graph = trace.graph;
@@ -101,18 +101,18 @@ void Segment::make_graph(const Deferral& waiting, const How& how,
   outside_.clear();
   for (const ValueId id : trace.graph.arguments) {
     const auto b = static_cast<size_t>(graph.values[id].buffer);
-    const Deferral::Bound& bound = waiting.bound(static_cast<int32_t>(b));
+    const Deferral::BoundMemory& bound = waiting.bound(static_cast<int32_t>(b));
     const bool stays =
         !all_change_ && bound.begin == 0 && bound.storage->abi.id == trace.storages[b] &&
         std::find(how.changing.begin(), how.changing.end(), bound.storage) == how.changing.end();
     std::vector<ValueId>& list = stays ? outside_ : arguments_;
-    graph.buffers[b].origin = stays ? Origin::kOutside : Origin::kArgument;
+    graph.buffers[b].origin = stays ? BufferOrigin::kOutside : BufferOrigin::kArgument;
     graph.buffers[b].index = static_cast<int32_t>(list.size());
     list.push_back(id);
     if (stays) recorded_.outside.push_back(source(waiting, id));
   }
   graph.arguments = arguments_;
-  for (const int32_t b : leaving_) graph.results.push_back(whole_[static_cast<size_t>(b)]);
+  for (const int32_t b : live_out_) graph.results.push_back(whole_[static_cast<size_t>(b)]);
   rewritten_.clear();
   planned_ = optimized(recorded_, how.passes, &rewritten_);
   outside_places_.clear();
@@ -124,11 +124,11 @@ void Segment::make_graph(const Deferral& waiting, const How& how,
                                   : static_cast<int32_t>(found - planned_.outside.begin()));
   }
   direct_.clear();
-  for (size_t i = 0; i < leaving_.size(); ++i) {
+  for (size_t i = 0; i < live_out_.size(); ++i) {
     const ValueId now = planned_.graph.results[i], whole = graph.results[i];
-    const Buffer& buffer = planned_.graph.buffer_of(now);
+    const GraphBuffer& buffer = planned_.graph.buffer_of(now);
     const ValueInfo &a = planned_.graph.values[now], &b = graph.values[whole];
-    direct_.push_back(buffer.origin == Origin::kInside &&
+    direct_.push_back(buffer.origin == BufferOrigin::kInside &&
                       buffer.bytes == graph.buffer_of(whole).bytes && same_geometry(a, b) &&
                       a.offset == b.offset && a.dtype == b.dtype);
   }
@@ -150,14 +150,14 @@ void Segment::run(const Deferral& waiting, const How& how) {
   }
   std::vector<Storage*> targets;
   std::vector<Storage*> into;
-  for (size_t i = 0; i < leaving_.size(); ++i) {
-    targets.push_back(waiting.bound(leaving_[i]).storage);
+  for (size_t i = 0; i < live_out_.size(); ++i) {
+    targets.push_back(waiting.bound(live_out_[i]).storage);
     into.push_back(direct_[i] ? targets.back() : nullptr);
   }
   const auto planned = [&] {
     if (plan_ != nullptr) return plan_->run(arguments, how.check ? std::vector<Storage*>() : into);
     std::vector<Tensor> results;
-    plan_ = std::make_unique<Plan>(planned_, how.passes.mode, arguments, &results);
+    plan_ = std::make_unique<ReplayPlan>(planned_, how.passes.mode, arguments, &results);
     return results;
   };
   std::vector<Tensor> results;
@@ -169,7 +169,7 @@ void Segment::run(const Deferral& waiting, const How& how) {
   }
   for (size_t i = 0; i < results.size(); ++i) {
     if (targets[i] == nullptr || results[i].impl()->storage == targets[i]) continue;
-    const ValueInfo& info = trace.graph.values[whole_[static_cast<size_t>(leaving_[i])]];
+    const ValueInfo& info = trace.graph.values[whole_[static_cast<size_t>(live_out_[i])]];
     tensor_over(targets[i], info, 0).copy_(results[i]);
   }
 }

@@ -41,7 +41,7 @@ class Segment {
   };
   void run(const Deferral& waiting, const How& how);
 
-  const Plan* plan() const { return plan_.get(); }
+  const ReplayPlan* plan() const { return plan_.get(); }
   // Returns what the plan runs, or the recording before there is one.
   const Graph& graph() const { return plan_ != nullptr ? planned_.graph : trace.graph; }
   const Fired& rewritten() const { return rewritten_; }
@@ -57,8 +57,9 @@ class Segment {
   bool suits(const Deferral& waiting, const std::vector<int32_t>& alive) const;
   Tensor source(const Deferral& waiting, ValueId id) const;
 
-  std::vector<ValueId> whole_;      // of each buffer that the trace makes: its first value
-  std::vector<int32_t> leaving_;    // the buffers that are results of the graph
+  std::vector<ValueId> whole_;  // of each buffer that the trace makes: its first value
+  // The buffers that somebody referred to at the end of a run, in order: results of the graph.
+  std::vector<int32_t> live_out_;
   std::vector<bool> direct_;        // of these: whether the plan writes where they lie
   std::vector<ValueId> arguments_;  // of the graph
   // Tensors that are the same in each call are tensors from outside: their values, and where they
@@ -68,7 +69,7 @@ class Segment {
   bool all_change_ = false;
   Recorded recorded_, planned_;
   Fired rewritten_;
-  std::unique_ptr<Plan> plan_;
+  std::unique_ptr<ReplayPlan> plan_;
 };
 
 }  // namespace mytorch::graph

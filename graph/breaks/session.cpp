@@ -24,7 +24,7 @@ Break unholdable(const OpInfo& op) {
 
 }  // namespace
 
-Session::Session(SegmentTree* tree, const std::vector<Tensor>& arguments, bool whole)
+BreakSession::BreakSession(SegmentTree* tree, const std::vector<Tensor>& arguments, bool whole)
     : tree_(*tree), here_(tree->root.get()), is_whole_(whole), wanted_(thread_state.wanted) {
   for (const Tensor& argument : arguments) {
     check_not_batched(argument, "compile");
@@ -32,12 +32,12 @@ Session::Session(SegmentTree* tree, const std::vector<Tensor>& arguments, bool w
   }
   tree_.path.clear();
   tree_.breaks.clear();
-  if (whole) capture_ = std::make_unique<Capture>(arguments);
+  if (whole) capture_ = std::make_unique<OperatorCapture>(arguments);
   set_splitting(this);
   thread_state.wanted |= kLayerCapture;
 }
 
-Session::~Session() {
+BreakSession::~BreakSession() {
   if (splitting() != this) return;
   try {
     finish();
@@ -47,7 +47,7 @@ Session::~Session() {
   }
 }
 
-void Session::close() {
+void BreakSession::close() {
   set_splitting(nullptr);
   capture_.reset();
   waiting_.reset();
@@ -55,20 +55,20 @@ void Session::close() {
   thread_state.wanted = wanted_;
 }
 
-void Session::finish() {
+void BreakSession::finish() {
   if (capture_ != nullptr && !is_whole_) end_recording({});
   if (waiting_ != nullptr) flush({});
   close();
 }
 
-std::unique_ptr<Capture> Session::take_whole() {
+std::unique_ptr<OperatorCapture> BreakSession::take_whole() {
   if (!is_whole_) return nullptr;
   // The recording goes on: backward of the results may be a part of it.
   set_splitting(nullptr);
   return std::move(capture_);
 }
 
-void Session::take_back(std::unique_ptr<Capture> capture, size_t nodes) {
+void BreakSession::take_back(std::unique_ptr<OperatorCapture> capture, size_t nodes) {
   is_whole_ = false;
   recorded_ = true;
   add_all(slice(capture->cut(), 0, nodes), {});
@@ -76,11 +76,11 @@ void Session::take_back(std::unique_ptr<Capture> capture, size_t nodes) {
 
 // ---- segments ----
 
-void Session::at_break(const Break& why) {
+void BreakSession::at_break(const Break& why) {
   if (!why.op.empty()) tree_.breaks.push_back(why);
 }
 
-void Session::flush(const Break& why) {
+void BreakSession::flush(const Break& why) {
   tried_.reset();
   const std::unique_ptr<Deferral> waiting = std::move(waiting_);
   if (!waiting->complete()) here_->split(waiting->size());
@@ -90,7 +90,7 @@ void Session::flush(const Break& why) {
   here_->run(*waiting, {*tree_.passes, changing_, tree_.check});
 }
 
-void Session::add(Trace trace) {
+void BreakSession::add(Trace trace) {
   if (trace.size() == 0) return;
   auto& children = here_->children;
   children.insert(children.begin(), std::make_unique<Segment>(std::move(trace)));
@@ -100,7 +100,7 @@ void Session::add(Trace trace) {
   ++tree_.recorded;
 }
 
-void Session::end_recording(const Break& why) {
+void BreakSession::end_recording(const Break& why) {
   is_whole_ = false;
   recorded_ = true;
   const Trace trace = std::exchange(capture_, nullptr)->cut();
@@ -111,12 +111,12 @@ void Session::end_recording(const Break& why) {
   }
 }
 
-void Session::add_all(const Trace& trace, const Break& why) {
+void BreakSession::add_all(const Trace& trace, const Break& why) {
   size_t begin = 0;
   for (size_t i = 0; i < trace.size(); ++i) {
     if (trace.notes[i].waits) continue;
     add(slice(trace, begin, i));
-    const Node& node = trace.graph.nodes[i];
+    const GraphNode& node = trace.graph.nodes[i];
     here_->outside_graphs.insert(node.entry);
     if (here_->end.op.empty()) {
       here_->end = {node.op().base, "its result is a part of another tensor"};
@@ -131,7 +131,7 @@ void Session::add_all(const Trace& trace, const Break& why) {
 
 // ---- operators ----
 
-Deferral* Session::next(Match* match) {
+Deferral* BreakSession::next(TraceMatch* match) {
   if (capture_ != nullptr) {
     if (match->can_be_held) return match->none(true);
     end_recording(unholdable(*match->entry.info));
@@ -157,7 +157,7 @@ Deferral* Session::next(Match* match) {
   return next_child(match);
 }
 
-Deferral* Session::next_child(Match* match) {
+Deferral* BreakSession::next_child(TraceMatch* match) {
   auto& children = here_->children;
   if (tried_ != nullptr) {
     if (tried_->differs_in_constants()) ++match->differing;
@@ -184,11 +184,11 @@ Deferral* Session::next_child(Match* match) {
     });
     return match->none(false);
   }
-  capture_ = std::make_unique<Capture>();
+  capture_ = std::make_unique<OperatorCapture>();
   return match->none(true);
 }
 
-void Session::accepted(Match* match) {
+void BreakSession::accepted(TraceMatch* match) {
   if (tried_ == nullptr) return;
   auto& children = here_->children;
   std::rotate(children.begin(), children.begin() + static_cast<std::ptrdiff_t>(match->child),
@@ -200,7 +200,7 @@ void Session::accepted(Match* match) {
 
 // ---- the host ----
 
-void Session::host_access(const Tensor& tensor, const char* op) {
+void BreakSession::host_access(const Tensor& tensor, const char* op) {
   const Break why{op, "the host accesses a value that the function computes"};
   if (capture_ != nullptr) {
     if (capture_->ends_before_access(tensor, op)) end_recording(why);
@@ -210,11 +210,11 @@ void Session::host_access(const Tensor& tensor, const char* op) {
   }
 }
 
-void Session::uncaptured() {
+void BreakSession::uncaptured() {
   if (waiting_ != nullptr) flush({"step", "an optimizer changes state outside of graphs"});
 }
 
-bool Session::holds(const Tensor& tensor) const {
+bool BreakSession::holds(const Tensor& tensor) const {
   return waiting_ != nullptr && waiting_->holds(tensor);
 }
 

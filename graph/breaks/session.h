@@ -46,25 +46,25 @@ struct SegmentTree {
   std::vector<Break> breaks;
 };
 
-class Session : public Splitting {
+class BreakSession : public Splitting {
  public:
   // Until finish(), or the end of the scope, which runs what waits and swallows errors. With
   // `whole`, the function is recorded as one graph until something ends it.
-  Session(SegmentTree* tree, const std::vector<Tensor>& arguments, bool whole);
-  ~Session() override;
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
+  BreakSession(SegmentTree* tree, const std::vector<Tensor>& arguments, bool whole);
+  ~BreakSession() override;
+  BreakSession(const BreakSession&) = delete;
+  BreakSession& operator=(const BreakSession&) = delete;
 
   // The function has returned: runs what waits.
   void finish();
   // Returns whether nothing has ended the first recording, and then gives it back.
-  std::unique_ptr<Capture> take_whole();
+  std::unique_ptr<OperatorCapture> take_whole();
   // The recording of the function after all, of which the first `nodes` are used.
-  void take_back(std::unique_ptr<Capture> capture, size_t nodes);
+  void take_back(std::unique_ptr<OperatorCapture> capture, size_t nodes);
   bool has_recorded() const { return recorded_; }
 
-  Deferral* next(Match* match) override;
-  void accepted(Match* match) override;
+  Deferral* next(TraceMatch* match) override;
+  void accepted(TraceMatch* match) override;
   void host_access(const Tensor& tensor, const char* op) override;
   void uncaptured() override;
   bool holds(const Tensor& tensor) const override;
@@ -74,14 +74,14 @@ class Session : public Splitting {
   void end_recording(const Break& why);
   void add_all(const Trace& trace, const Break& why);
   void add(Trace trace);
-  Deferral* next_child(Match* match);
+  Deferral* next_child(TraceMatch* match);
   void at_break(const Break& why);
   void close();
 
   SegmentTree& tree_;
   Segment* here_;  // whose calls wait, or that has run
   std::unique_ptr<Deferral> waiting_;
-  std::unique_ptr<Capture> capture_;
+  std::unique_ptr<OperatorCapture> capture_;
   bool is_whole_;                   // nothing has ended the first recording
   std::vector<Storage*> changing_;  // of the arguments
   // A child that may follow.

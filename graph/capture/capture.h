@@ -1,7 +1,7 @@
 // Records a graph: the lowest layer, below autograd, sees every operator that a thread calls, with
 // the tensors that kernels would get. The calls run as usual.
 //
-//   Capture capture(arguments);
+//   OperatorCapture capture(arguments);
 //   const std::vector<Tensor> results = function(arguments);
 //   Recorded recorded = capture.finish(results);
 //
@@ -16,7 +16,6 @@
 
 #include "graph/capture/trace.h"
 #include "graph/ir/ir.h"
-#include "mytorch/generator.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch::graph {
@@ -45,24 +44,24 @@ struct Recorded {
 
   // Returns a leaf of a call with these arguments.
   const Tensor& leaf(const Leaf& of, const std::vector<Tensor>& arguments) const {
-    return of.origin == Origin::kArgument ? arguments[of.index] : outside[of.index];
+    return of.origin == BufferOrigin::kArgument ? arguments[of.index] : outside[of.index];
   }
 };
 
 // Returns a copy of a tensor's elements on the CPU, in order.
 Tensor elements_of(const Tensor& tensor);
 
-class Capture {
+class OperatorCapture {
  public:
   // Records the calls of this thread until finish() or the end of the scope. Captures do not nest:
   // throws Error(kUnsupported) inside another.
-  explicit Capture(const std::vector<Tensor>& arguments);
+  explicit OperatorCapture(const std::vector<Tensor>& arguments);
   // The same in the middle of a function that has breaks (splitting.h): whatever tensors come from
   // outside, and grads are tensors like others.
-  Capture();
-  ~Capture();
-  Capture(const Capture&) = delete;
-  Capture& operator=(const Capture&) = delete;
+  OperatorCapture();
+  ~OperatorCapture();
+  OperatorCapture(const OperatorCapture&) = delete;
+  OperatorCapture& operator=(const OperatorCapture&) = delete;
 
   // Adds an argument, during the recording.
   void add_argument(const Tensor& argument);
@@ -83,39 +82,8 @@ class Capture {
   uint32_t wanted_;
 };
 
-// Returns whether a Capture of this thread exists.
+// Returns whether an OperatorCapture of this thread exists.
 bool is_recording();
-
-// One call of an operator, in the frame of its wrapper (wrappers.h).
-class Call {
- public:
-  // Throws Error(kUnsupported) if a graph cannot hold the operator.
-  Call(const OpEntry& entry, Form form);
-  void tensor(const Tensor& tensor);
-  void tensors(const Tensor* begin, size_t size);
-  void constant(Value value);
-  void wanted(const bool* wanted) { wanted_ = wanted; }
-
-  void result(const Tensor& tensor);
-  void results(const std::vector<Tensor>& tensors);
-  void scalar_result(const OpInfo& op);
-  // Adds the node to the graph.
-  void finish();
-
- private:
-  Trace::Note note() const;
-
-  Capture::State& state_;
-  Node node_;
-  const bool* wanted_ = nullptr;
-  // What the note is made of: the tensors of arguments, the buffers before there were results, and
-  // where the generator was.
-  std::vector<const TensorImpl*> operands_;
-  const TensorImpl* result_ = nullptr;
-  int32_t buffers_ = -1;
-  Generator generator_;
-  uint64_t call_;
-};
 
 // Fills the layer's column of the operator table. Generated.
 void install_wrappers();

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "graph/capture/capture.h"
+#include "graph/capture/node_recorder.h"
 #include "graph/capture/splitting.h"
 
 namespace mytorch::graph {
@@ -39,7 +39,7 @@ std::vector<Value> results_of(Deferral& call) {
 
 std::vector<Value> record_call(const CustomOperator& op, const std::vector<Value>& args) {
   if (splitting() != nullptr) {
-    Match match(op.entry, kFunction, true);
+    TraceMatch match(op.entry, kFunction, true);
     while (Deferral* const known = match.next()) {
       if (!same_call(*known, args) || !match.accept()) continue;
       return results_of(*known);
@@ -47,7 +47,7 @@ std::vector<Value> record_call(const CustomOperator& op, const std::vector<Value
     if (!match.records()) return next_custom(kLayerCapture, op, args);
   }
   if (!is_recording()) return next_custom(kLayerCapture, op, args);
-  Call call(op.entry, kFunction);
+  NodeRecorder call(op.entry, kFunction);
   for (const Value& arg : args) {
     if (const auto* tensor = std::get_if<Tensor>(&arg.variant())) {
       call.tensor(*tensor);

@@ -16,7 +16,7 @@ struct Deferral::Placeholder : Storage {
   int32_t buffer;
   Storage* memory;
 
-  static Placeholder* make(Deferral* owner, int32_t id, const Buffer& buffer) {
+  static Placeholder* make(Deferral* owner, int32_t id, const GraphBuffer& buffer) {
     const int slot = checked_device_slot(buffer.device);
     Storage* const memory = allocate_storage(buffer.device, slot, buffer.bytes);
     auto* const made = new Placeholder;
@@ -43,9 +43,9 @@ struct Deferral::Placeholder : Storage {
 Deferral::Deferral(const Trace* trace) : trace_(trace), bound_(trace->graph.buffers.size()) {}
 
 Deferral::~Deferral() {
-  for (Bound& bound : bound_) {
+  for (BoundMemory& bound : bound_) {
     if (bound.storage == nullptr) continue;
-    if (bound.made) {
+    if (bound.produced) {
       static_cast<Placeholder*>(bound.storage)->owner = nullptr;
     } else if (detail::release_last(bound.storage)) {
       bound.storage->destroy(bound.storage);
@@ -55,7 +55,7 @@ Deferral::~Deferral() {
 
 void Deferral::undo() {
   for (const int32_t buffer : tentative_) {
-    Bound& bound = bound_[static_cast<size_t>(buffer)];
+    BoundMemory& bound = bound_[static_cast<size_t>(buffer)];
     buffer_of_.erase(bound.storage->abi.id);
     if (detail::release_last(bound.storage)) bound.storage->destroy(bound.storage);
     bound = {};
@@ -80,13 +80,13 @@ bool Deferral::operand(ValueId id, const TensorImpl& impl, bool written) {
     return false;
   }
   const auto b = static_cast<size_t>(info.buffer);
-  Bound& bound = bound_[b];
+  BoundMemory& bound = bound_[b];
   const int64_t begin = static_cast<const char*>(impl.abi.dl.data) -
                         static_cast<const char*>(impl.storage->data) -
                         info.offset * element_size(info.dtype);
   if (bound.storage != nullptr) return bound.storage == impl.storage && bound.begin == begin;
-  const Buffer& buffer = trace_->graph.buffers[b];
-  if (buffer.origin != Origin::kArgument || !(buffer.device == impl.device())) return false;
+  const GraphBuffer& buffer = trace_->graph.buffers[b];
+  if (buffer.origin != BufferOrigin::kArgument || !(buffer.device == impl.device())) return false;
   const auto lies = reinterpret_cast<uintptr_t>(impl.storage->data) + static_cast<uintptr_t>(begin);
   if (lies % kTraceAlignment != trace_->alignment[b]) return false;
   if (!buffer_of_.try_emplace(impl.storage->abi.id, info.buffer).second) return false;
@@ -160,11 +160,11 @@ bool Deferral::accept() {
   return true;
 }
 
-Tensor Deferral::made(ValueId id) {
+Tensor Deferral::placeholder(ValueId id) {
   if (id == kNoValue) return {};
   const ValueInfo& info = trace_->graph.values[id];
   const auto b = static_cast<size_t>(info.buffer);
-  Bound& bound = bound_[b];
+  BoundMemory& bound = bound_[b];
   if (bound.storage == nullptr) {
     bound = {Placeholder::make(this, info.buffer, trace_->graph.buffers[b]), 0, true};
     buffer_of_.emplace(bound.storage->abi.id, info.buffer);
@@ -179,12 +179,12 @@ Tensor Deferral::made(ValueId id) {
 Tensor Deferral::result(size_t i) {
   const int8_t same = trace_->notes[at_ - 1].same;
   if (same >= 0) return Tensor::share(arguments_[static_cast<size_t>(same)]);
-  return made(node().results[i].values[0]);
+  return placeholder(node().results[i].values[0]);
 }
 
 std::vector<Tensor> Deferral::results(size_t i) {
   std::vector<Tensor> list;
-  for (const ValueId id : node().results[i].values) list.push_back(made(id));
+  for (const ValueId id : node().results[i].values) list.push_back(placeholder(id));
   return list;
 }
 
@@ -195,7 +195,7 @@ bool Deferral::uses(const Tensor& tensor) const {
 bool Deferral::changes(const Tensor& tensor) const {
   const auto found = buffer_of_.find(tensor.impl()->storage->abi.id);
   if (found == buffer_of_.end()) return false;
-  if (bound(found->second).made) return true;
+  if (bound(found->second).produced) return true;
   bool written = false;
   for (size_t i = 0; i < at_; ++i) {
     trace_->graph.nodes[i].for_each_written(
@@ -206,13 +206,14 @@ bool Deferral::changes(const Tensor& tensor) const {
 
 bool Deferral::holds(const Tensor& tensor) const {
   const auto found = buffer_of_.find(tensor.impl()->storage->abi.id);
-  return found != buffer_of_.end() && !bound(found->second).made;
+  return found != buffer_of_.end() && !bound(found->second).produced;
 }
 
 std::vector<int32_t> Deferral::alive() const {
   std::vector<int32_t> found;
   for (size_t b = 0; b < bound_.size(); ++b) {
-    if (bound_[b].made && bound_[b].storage != nullptr) found.push_back(static_cast<int32_t>(b));
+    if (bound_[b].produced && bound_[b].storage != nullptr)
+      found.push_back(static_cast<int32_t>(b));
   }
   return found;
 }

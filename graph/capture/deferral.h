@@ -44,12 +44,12 @@ class Deferral {
     return argument_ > 0 && candidate_->args[argument_ - 1].kind == Arg::kConstant;
   }
   // The next node.
-  const Node& expected() const { return trace_->graph.nodes[at_]; }
+  const GraphNode& expected() const { return trace_->graph.nodes[at_]; }
   // The call waits from now on. False if the host has changed its generator since the last call.
   bool accept();
 
   // Of the call that was accepted last.
-  const Node& node() const { return trace_->graph.nodes[at_ - 1]; }
+  const GraphNode& node() const { return trace_->graph.nodes[at_ - 1]; }
   Tensor result(size_t i);
   std::vector<Tensor> results(size_t i);
 
@@ -61,12 +61,12 @@ class Deferral {
   bool holds(const Tensor& tensor) const;
 
   // The memory of a buffer; without a storage for those that are dead or were not used.
-  struct Bound {
+  struct BoundMemory {
     Storage* storage = nullptr;
-    int64_t begin = 0;  // from where it lay in its storage in the recording, in bytes
-    bool made = false;  // by a call that waits
+    int64_t begin = 0;      // from where it lay in its storage in the recording, in bytes
+    bool produced = false;  // whether it holds results of calls that wait, and is a placeholder
   };
-  const Bound& bound(int32_t buffer) const { return bound_[static_cast<size_t>(buffer)]; }
+  const BoundMemory& bound(int32_t buffer) const { return bound_[static_cast<size_t>(buffer)]; }
   // Returns the buffers that the calls made and that are alive.
   std::vector<int32_t> alive() const;
 
@@ -80,16 +80,17 @@ class Deferral {
  private:
   struct Placeholder;
   bool operand(ValueId id, const TensorImpl& impl, bool written);
-  Tensor made(ValueId id);
+  // Returns a tensor for a result, over the placeholder of its buffer.
+  Tensor placeholder(ValueId id);
   void undo();
 
   const Trace* trace_;
   size_t at_ = 0;
-  const Node* candidate_ = nullptr;
+  const GraphNode* candidate_ = nullptr;
   size_t argument_ = 0;
   std::vector<TensorImpl*> arguments_;                // of the candidate, null for constants
   std::vector<int32_t> tentative_;                    // buffers that the candidate has bound
-  std::vector<Bound> bound_;                          // by buffer
+  std::vector<BoundMemory> bound_;                    // by buffer
   absl::flat_hash_map<uint64_t, int32_t> buffer_of_;  // by the id of the storage
   std::vector<Draws> draws_;
 };

@@ -86,7 +86,7 @@ const char* grad_mismatch(const Recorded& recorded, const GradResult& entry,
 }
 
 bool draws_from(const Graph& graph, const Generator& generator) {
-  for (const Node& node : graph.nodes) {
+  for (const GraphNode& node : graph.nodes) {
     for (const Arg& arg : node.args) {
       const auto* const own = std::get_if<Generator>(&arg.constant.variant());
       if (own != nullptr && own->shares_state(generator)) return true;

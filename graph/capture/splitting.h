@@ -6,16 +6,16 @@
 
 namespace mytorch::graph {
 
-class Match;
+class TraceMatch;
 
 class Splitting {
  public:
   virtual ~Splitting() = default;
   // Returns the next trace that may go on with a call, or null: then says by match->records_
   // whether the call is recorded, or runs outside of any graph.
-  virtual Deferral* next(Match* match) = 0;
+  virtual Deferral* next(TraceMatch* match) = 0;
   // The call waits in the trace that next() returned.
-  virtual void accepted(Match* match) = 0;
+  virtual void accepted(TraceMatch* match) = 0;
   // The host accesses the memory of a tensor.
   virtual void host_access(const Tensor& tensor, const char* op) = 0;
   // Operators outside of all graphs are about to run.
@@ -30,14 +30,14 @@ void set_splitting(Splitting* now);
 
 // Looks for a trace that goes on with a call.
 //
-//   Match match(entry, form, true);
+//   TraceMatch match(entry, form, true);
 //   while (Deferral* known = match.next()) {
 //     if (the arguments are the same as those of `known` && match.accept()) return its results;
 //   }
-class Match {
+class TraceMatch {
  public:
   // `holdable` is whether a graph can hold the results of the call: they are tensors.
-  Match(const OpEntry& called, Form how, bool holdable)
+  TraceMatch(const OpEntry& called, Form how, bool holdable)
       : entry(called), form(how), can_be_held(holdable && !called.info->dynamic) {}
 
   Deferral* next() { return deferral_ = splitting()->next(this); }

@@ -13,16 +13,16 @@ Trace slice(const Trace& trace, size_t begin, size_t end) {
   made.notes.assign(at(trace.notes, begin), at(trace.notes, end));
   made.storages = trace.storages;
   made.alignment = trace.alignment;
-  for (const Buffer& buffer : from.buffers) {
-    made.graph.buffers.push_back({Origin::kInside, -1, {}, buffer.device, buffer.bytes});
+  for (const GraphBuffer& buffer : from.buffers) {
+    made.graph.buffers.push_back({BufferOrigin::kInside, -1, {}, buffer.device, buffer.bytes});
   }
   std::vector<bool> seen(from.buffers.size());
-  for (const Node& node : made.graph.nodes) {
+  for (const GraphNode& node : made.graph.nodes) {
     node.for_each_operand([&](ValueId id) {
       const auto b = static_cast<size_t>(from.values[id].buffer);
       if (seen[b]) return;
       seen[b] = true;
-      made.graph.buffers[b].origin = Origin::kArgument;
+      made.graph.buffers[b].origin = BufferOrigin::kArgument;
       made.graph.buffers[b].index = static_cast<int32_t>(made.graph.arguments.size());
       made.graph.arguments.push_back(id);
     });

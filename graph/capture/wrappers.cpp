@@ -7,7 +7,7 @@ namespace {
 
 // Adds a parameter to a call that is recorded.
 struct Adds {
-  Call& call;
+  NodeRecorder& call;
   void operator()(const Tensor& x) const { call.tensor(x); }
   void operator()(const Operand& x) const {
     if (x.is_tensor()) {
@@ -61,7 +61,7 @@ struct Compares {
 
 }  // namespace
 
-WrappedCall::WrappedCall(const FormInfo& form, const Params& params, bool gives_tensors) {
+CapturedCall::CapturedCall(const FormInfo& form, const Params& params, bool gives_tensors) {
   if (splitting() != nullptr && !finds_waiting(form, params, gives_tensors)) return;
   if (waiting_ != nullptr || !is_recording()) return;
   call_.emplace(form.entry, form.form);
@@ -72,8 +72,8 @@ WrappedCall::WrappedCall(const FormInfo& form, const Params& params, bool gives_
 }
 
 // Returns false if the call runs outside of any graph.
-bool WrappedCall::finds_waiting(const FormInfo& form, const Params& params, bool gives_tensors) {
-  Match match(form.entry, form.form, gives_tensors);
+bool CapturedCall::finds_waiting(const FormInfo& form, const Params& params, bool gives_tensors) {
+  TraceMatch match(form.entry, form.form, gives_tensors);
   while (Deferral* const known = match.next()) {
     bool same = true;
     for_each_param(params, Compares{*known, same});
@@ -86,7 +86,7 @@ bool WrappedCall::finds_waiting(const FormInfo& form, const Params& params, bool
   return match.records();
 }
 
-void WrappedCall::finish() {
+void CapturedCall::finish() {
   if (call_.has_value()) call_->finish();
 }
 

@@ -14,17 +14,17 @@
 
 #include "dispatcher/boxed/params.h"
 #include "dispatcher/table/layers.h"
-#include "graph/capture/capture.h"
+#include "graph/capture/node_recorder.h"
 #include "graph/capture/splitting.h"
 
 namespace mytorch::graph {
 
 // One call of an operator: it waits, as a trace knows it, or it runs, and is recorded if the thread
 // records.
-class WrappedCall {
+class CapturedCall {
  public:
   // `gives_tensors`: a graph can hold the results.
-  WrappedCall(const FormInfo& form, const Params& params, bool gives_tensors);
+  CapturedCall(const FormInfo& form, const Params& params, bool gives_tensors);
 
   // The call of the trace that waits in place of this one, or null: this call runs.
   Deferral* waiting() const { return waiting_; }
@@ -42,7 +42,7 @@ class WrappedCall {
   bool finds_waiting(const FormInfo& form, const Params& params, bool gives_tensors);
 
   Deferral* waiting_ = nullptr;
-  std::optional<Call> call_;
+  std::optional<NodeRecorder> call_;
 };
 
 // Returns the results of a call that waits.
@@ -82,7 +82,7 @@ struct Wrapper<Op, form, R(P...)> {
     if constexpr (std::is_void_v<R> || std::is_reference_v<R>) {
       return true;
     } else {
-      return requires(WrappedCall & to, const R& result) { to.result(result); };
+      return requires(CapturedCall & to, const R& result) { to.result(result); };
     }
   }
 
@@ -95,8 +95,8 @@ struct Wrapper<Op, form, R(P...)> {
 
   static R call(P... args) {
     const void* const values[] = {std::addressof(args)..., nullptr};
-    WrappedCall call(kFormInfo<Op, form>, {TypesOf<P...>::types, values, sizeof...(P)},
-                     gives_tensors());
+    CapturedCall call(kFormInfo<Op, form>, {TypesOf<P...>::types, values, sizeof...(P)},
+                      gives_tensors());
     if constexpr (std::is_void_v<R>) {
       if (call.waiting() != nullptr) return;
       next(static_cast<P&&>(args)...);

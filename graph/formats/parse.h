@@ -17,7 +17,7 @@ using Schemas = std::map<std::string, uint64_t, std::less<>>;
 
 // A dimension of an argument that a graph leaves open, as in "graph(%0: float32[n = 64, 784])":
 // integers and numbers of the graph are functions of such symbols.
-struct Symbol {
+struct SizeSymbol {
   std::string name;
   size_t argument = 0;
   size_t dim = 0;
@@ -37,7 +37,7 @@ struct Symbol {
 // `symbols`, if given, says at which sizes to read the graph, by name, and receives the symbols. A
 // symbol of which it says nothing has the size that the text states.
 Graph parse_text(std::string_view text, const Schemas* schemas = nullptr,
-                 std::vector<Symbol>* symbols = nullptr);
+                 std::vector<SizeSymbol>* symbols = nullptr);
 
 // The names and hashes of the operators that a graph calls.
 Schemas schemas_of(const Graph& graph);

@@ -18,18 +18,18 @@ struct Box {
   bool round = false;  // a source or a result
 };
 
-struct Edge {
+struct PictureEdge {
   size_t from;
   size_t to;
-  bool operator<(const Edge& other) const {
+  bool operator<(const PictureEdge& other) const {
     return std::pair(from, to) < std::pair(other.from, other.to);
   }
-  bool operator==(const Edge&) const = default;
+  bool operator==(const PictureEdge&) const = default;
 };
 
 struct Drawing {
   std::vector<Box> boxes;
-  std::vector<Edge> edges;  // each from an earlier box to a later one
+  std::vector<PictureEdge> edges;  // each from an earlier box to a later one
 };
 
 std::string type_text(const Graph& graph, ValueId id) {
@@ -52,15 +52,15 @@ Drawing drawing_of(const Graph& graph) {
   };
   for (size_t id = 0; id < graph.values.size(); ++id) {
     const int32_t at = graph.values[id].buffer;
-    const Buffer& buffer = graph.buffers[at];
-    if (writer[at] != kNone || buffer.origin == Origin::kInside) continue;
-    const char* kind = buffer.origin == Origin::kArgument  ? "argument"
-                       : buffer.origin == Origin::kOutside ? "outside"
-                                                           : "grad of outside";
-    const int32_t index = buffer.origin == Origin::kGrad ? buffer.leaf.index : buffer.index;
+    const GraphBuffer& buffer = graph.buffers[at];
+    if (writer[at] != kNone || buffer.origin == BufferOrigin::kInside) continue;
+    const char* kind = buffer.origin == BufferOrigin::kArgument  ? "argument"
+                       : buffer.origin == BufferOrigin::kOutside ? "outside"
+                                                                 : "grad of outside";
+    const int32_t index = buffer.origin == BufferOrigin::kGrad ? buffer.leaf.index : buffer.index;
     writer[at] = add(absl::StrCat(kind, " ", index), static_cast<ValueId>(id), true);
   }
-  for (const Node& node : graph.nodes) {
+  for (const GraphNode& node : graph.nodes) {
     ValueId first = kNoValue;
     node.for_each_result([&](ValueId id) { first = first == kNoValue ? id : first; });
     node.for_each_written([&](ValueId id) { first = first == kNoValue ? id : first; });
@@ -102,9 +102,9 @@ constexpr double kBoxHeight = 34, kLayerHeight = 70, kGap = 14, kMargin = 20;
 constexpr double kLetter = 7;  // the width of one, in the font that the picture names
 constexpr size_t kMaxCells = 200'000;
 
-class Layout {
+class PictureLayout {
  public:
-  explicit Layout(const Drawing& drawing) : drawing_(drawing) {
+  explicit PictureLayout(const Drawing& drawing) : drawing_(drawing) {
     assign_layers();
     add_cells();
     for (int sweep = 0; sweep < 8; ++sweep) order(sweep % 2 == 0);
@@ -127,14 +127,14 @@ class Layout {
   std::vector<std::vector<size_t>> paths_;  // by edge: its cells
 };
 
-void Layout::assign_layers() {
+void PictureLayout::assign_layers() {
   layer_of_.resize(drawing_.boxes.size());
-  for (const Edge& edge : drawing_.edges) {  // sorted by their origin, which precedes
+  for (const PictureEdge& edge : drawing_.edges) {  // sorted by their origin, which precedes
     layer_of_[edge.to] = std::max(layer_of_[edge.to], layer_of_[edge.from] + 1);
   }
   // Sources stand close to where they are used.
   std::vector<size_t> first_use(layer_of_.size(), SIZE_MAX);
-  for (const Edge& edge : drawing_.edges) {
+  for (const PictureEdge& edge : drawing_.edges) {
     first_use[edge.from] = std::min(first_use[edge.from], layer_of_[edge.to]);
   }
   for (size_t box = 0; box < layer_of_.size(); ++box) {
@@ -142,15 +142,16 @@ void Layout::assign_layers() {
   }
 }
 
-void Layout::add_cells() {
+void PictureLayout::add_cells() {
   for (size_t box = 0; box < drawing_.boxes.size(); ++box) {
     const Box& of = drawing_.boxes[box];
     const auto letters = static_cast<double>(std::max(of.title.size(), of.type.size()));
     cells_.push_back({box, layer_of_[box], {}, {}, 0, letters * kLetter + 16});
   }
   size_t passed = 0;
-  for (const Edge& edge : drawing_.edges) passed += layer_of_[edge.to] - layer_of_[edge.from] - 1;
-  for (const Edge& edge : drawing_.edges) {
+  for (const PictureEdge& edge : drawing_.edges)
+    passed += layer_of_[edge.to] - layer_of_[edge.from] - 1;
+  for (const PictureEdge& edge : drawing_.edges) {
     std::vector<size_t>& path = paths_.emplace_back(1, edge.from);
     for (size_t layer = layer_of_[edge.from] + 1; layer < layer_of_[edge.to]; ++layer) {
       if (passed > kMaxCells) break;  // a straight line
@@ -180,7 +181,7 @@ double mean_of(const std::vector<Cell>& cells, const std::vector<size_t>& of, do
 }
 
 // Sorts each layer by the means of the neighbours in the layer before.
-void Layout::order(bool down) {
+void PictureLayout::order(bool down) {
   for (size_t i = 0; i < layers_.size(); ++i) {
     std::vector<size_t>& layer = layers_[down ? i : layers_.size() - 1 - i];
     std::vector<std::pair<double, size_t>> keys;
@@ -198,7 +199,7 @@ void Layout::order(bool down) {
 }
 
 // Moves the cells of a layer apart, which keep their order.
-void Layout::pack(std::vector<size_t>* layer, bool from_left) {
+void PictureLayout::pack(std::vector<size_t>* layer, bool from_left) {
   const auto distance = [&](size_t a, size_t b) {
     return (cells_[a].width + cells_[b].width) / 2 + kGap;
   };
@@ -213,7 +214,7 @@ void Layout::pack(std::vector<size_t>* layer, bool from_left) {
   }
 }
 
-void Layout::place() {
+void PictureLayout::place() {
   for (auto& layer : layers_) {
     for (const size_t cell : layer) cells_[cell].x = 0;
     pack(&layer, true);
@@ -250,7 +251,7 @@ std::string escaped(const std::string& text) {
   return absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}});
 }
 
-std::string Layout::svg() const {
+std::string PictureLayout::svg() const {
   double width = 0;
   for (const Cell& cell : cells_) width = std::max(width, cell.x + cell.width / 2);
   const auto top = [](size_t layer) { return kMargin + kLayerHeight * static_cast<double>(layer); };
@@ -301,7 +302,7 @@ std::string to_dot(const Graph& graph) {
     absl::StrAppend(&text, "  n", i, " [label=\"", box.title, box.type.empty() ? "" : "\\n",
                     box.type, "\"", box.round ? ", shape=ellipse" : "", "];\n");
   }
-  for (const Edge& edge : drawing.edges) {
+  for (const PictureEdge& edge : drawing.edges) {
     absl::StrAppend(&text, "  n", edge.from, " -> n", edge.to, ";\n");
   }
   return text + "}\n";
@@ -309,7 +310,7 @@ std::string to_dot(const Graph& graph) {
 
 std::string to_svg(const Graph& graph) {
   const Drawing drawing = drawing_of(graph);
-  return Layout(drawing).svg();
+  return PictureLayout(drawing).svg();
 }
 
 }  // namespace mytorch::graph

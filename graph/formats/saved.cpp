@@ -16,7 +16,7 @@ const ProgramFiles* program_files = nullptr;
 namespace {
 
 // Throws if an argument of a node has a meaning in this process alone.
-void check_arguments(const Node& node) {
+void check_arguments(const GraphNode& node) {
   for (const Arg& arg : node.args) {
     if (const auto* handle = std::get_if<Handle>(&arg.constant.variant());
         handle != nullptr && handle->object != nullptr) {
@@ -75,7 +75,7 @@ std::vector<std::string> state_names(const std::vector<Tensor>& outside,
 
 }  // namespace
 
-void check_saved(const Saved& saved) {
+void check_saved(const SavedProgram& saved) {
   const Graph& graph = saved.recorded.graph;
   const size_t outside = saved.recorded.outside.size();
   if (saved.inputs.size() != graph.arguments.size() ||
@@ -85,7 +85,7 @@ void check_saved(const Saved& saved) {
          saved.outputs.size(), " names");
   }
   const auto check = [&](const Leaf& leaf) {
-    if (leaf.origin != Origin::kOutside) {
+    if (leaf.origin != BufferOrigin::kOutside) {
       fail(ErrorCode::kUnsupported, "the function reads or sets the grad of argument ", leaf.index,
            ", which a program does not: return the grad as a result");
     }
@@ -94,15 +94,15 @@ void check_saved(const Saved& saved) {
            " tensors");
     }
   };
-  for (const Buffer& buffer : graph.buffers) {
-    if (buffer.origin == Origin::kOutside) check({Origin::kOutside, buffer.index});
-    if (buffer.origin == Origin::kGrad) check(buffer.leaf);
+  for (const GraphBuffer& buffer : graph.buffers) {
+    if (buffer.origin == BufferOrigin::kOutside) check({BufferOrigin::kOutside, buffer.index});
+    if (buffer.origin == BufferOrigin::kGrad) check(buffer.leaf);
   }
   // Kernels rely on the bytes of bools, so that the graph may not take others for bools.
   std::vector<bool> seen(graph.buffers.size());
   for (const ValueInfo& info : graph.values) {
-    const Buffer& buffer = graph.buffers[info.buffer];
-    if (seen[info.buffer] || buffer.origin != Origin::kOutside) continue;
+    const GraphBuffer& buffer = graph.buffers[info.buffer];
+    if (seen[info.buffer] || buffer.origin != BufferOrigin::kOutside) continue;
     seen[info.buffer] = true;
     const ScalarType dtype = saved.recorded.outside[buffer.index].dtype();
     if (dtype != info.dtype && (dtype == kBool || info.dtype == kBool)) {
@@ -112,7 +112,7 @@ void check_saved(const Saved& saved) {
   }
   // Each run compares the grads that the graph reads with these entries.
   for (size_t b = 0; b < graph.buffers.size(); ++b) {
-    if (graph.buffers[b].origin != Origin::kGrad) continue;
+    if (graph.buffers[b].origin != BufferOrigin::kGrad) continue;
     const auto& entries = saved.recorded.entry_grads;
     const bool known = std::any_of(entries.begin(), entries.end(), [&](const GradResult& entry) {
       return entry.leaf == graph.buffers[b].leaf && entry.grad >= 0 &&
@@ -131,9 +131,10 @@ void check_saved(const Saved& saved) {
   }
 }
 
-Saved to_saved(const Recorded& recorded, const SaveOptions& options, const std::string& text) {
-  Saved saved;
-  for (const Node& node : recorded.graph.nodes) check_arguments(node);
+SavedProgram to_saved(const Recorded& recorded, const SaveOptions& options,
+                      const std::string& text) {
+  SavedProgram saved;
+  for (const GraphNode& node : recorded.graph.nodes) check_arguments(node);
   try {
     saved.recorded.graph =
         parse_text(text.empty() ? to_text(recorded.graph) : text, nullptr, &saved.symbols);

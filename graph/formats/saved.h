@@ -11,7 +11,7 @@
 
 namespace mytorch::graph {
 
-struct Saved {
+struct SavedProgram {
   Recorded recorded;
   std::vector<std::string> inputs;   // names, one per argument
   std::vector<std::string> outputs;  // one per result
@@ -21,23 +21,24 @@ struct Saved {
   // the sizes of `recorded`.
   std::string text;
   Schemas schemas;
-  std::vector<Symbol> symbols;
+  std::vector<SizeSymbol> symbols;
 };
 
 // Returns what to save of a recording, whose graph is read back from its text: `text`, unless it is
 // empty, of a graph with symbols. Throws
 // Error(kValue) if names are missing, twice or unknown, and Error(kUnsupported), naming the
 // operator, if a file cannot hold the graph.
-Saved to_saved(const Recorded& recorded, const SaveOptions& options, const std::string& text = "");
+SavedProgram to_saved(const Recorded& recorded, const SaveOptions& options,
+                      const std::string& text = "");
 
 // Throws Error(kValue) unless the parts fit each other: names and tensors are as many as the graph
 // refers to, and grads are those of tensors from outside.
-void check_saved(const Saved& saved);
+void check_saved(const SavedProgram& saved);
 
 // The format of files, which nn/serialize implements. Null if that is not linked.
 struct ProgramFiles {
-  void (*save)(const Saved& saved, const std::string& path);
-  Saved (*load)(const std::string& path);
+  void (*save)(const SavedProgram& saved, const std::string& path);
+  SavedProgram (*load)(const std::string& path);
 };
 extern const ProgramFiles* program_files;
 

@@ -7,7 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "dispatcher/table/fields.h"
-#include "graph/steps/made_kernel.h"
+#include "graph/steps/plan_kernel.h"
 
 namespace mytorch::graph {
 namespace {
@@ -28,7 +28,7 @@ std::string text_of(const FusedProgram& program) {
     number(dtype_bits(value.dtype));
     number(std::bit_cast<uint64_t>(value.number));
   }
-  for (const FusedProgram::Call& call : program.calls()) {
+  for (const FusedProgram::FusedCall& call : program.calls()) {
     // Programs of records live forever.
     absl::StrAppend(&text, "\n", call.program->name, " ", call.program->variant, " ",
                     reinterpret_cast<uintptr_t>(call.program), " ");
@@ -49,7 +49,7 @@ std::string text_of(const FusedProgram& program) {
 
 FusedOp::FusedOp(const Backend& backend, const FusedProgram& program, uint64_t hash)
     : name_(program.name()), values_(program.values()), kept_(program.calls()), entry_(&info_) {
-  for (const FusedProgram::Call& call : kept_) {
+  for (const FusedProgram::FusedCall& call : kept_) {
     calls_.push_back({call.program, call.compute, 0, call.inputs.data(), call.scalars.data(),
                       call.results.data()});
   }
@@ -115,7 +115,7 @@ const FusedOp* FusedOp::find(const Backend& backend, const FusedProgram& program
 }
 
 void FusedOp::run(int slot, mt_ctx* ctx, const void* args) const {
-  run_made_kernel(entry_, kernel_, slot, ctx, args);
+  run_plan_kernel(entry_, kernel_, slot, ctx, args);
 }
 
 }  // namespace mytorch::graph

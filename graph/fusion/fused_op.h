@@ -44,7 +44,7 @@ class FusedOp {
 
   std::string name_;
   std::vector<mt_fused_value> values_;
-  std::vector<FusedProgram::Call> kept_;  // what the next points to
+  std::vector<FusedProgram::FusedCall> kept_;  // what the next points to
   std::vector<mt_fused_call> calls_;
   std::vector<int32_t> output_values_;
   std::vector<std::string> names_;  // of the operands

@@ -106,14 +106,14 @@ int32_t FusedProgram::selected(int32_t value, int32_t index, std::map<int32_t, i
   if (from.row != 0) return value;
   if (from.kind == MT_FUSED_POSITION) return index;
   if (const auto at = known->find(value); at != known->end()) return at->second;
-  Call call{"load", load_program(), from.dtype, {}, {}, {}};
+  FusedCall call{"load", load_program(), from.dtype, {}, {}, {}};
   if (from.kind == MT_FUSED_INPUT) {
     std::optional<FusedOperand> table = table_of(value);
     if (!table.has_value()) return -1;
     call.inputs = {input_value(MT_FUSED_TABLE, from.dtype, *std::move(table)), index};
     call.results = {-1};
   } else {
-    const auto made = std::find_if(calls_.begin(), calls_.end(), [&](const Call& each) {
+    const auto made = std::find_if(calls_.begin(), calls_.end(), [&](const FusedCall& each) {
       return std::find(each.results.begin(), each.results.end(), value) != each.results.end();
     });
     if (made == calls_.end()) return -1;  // a table of which the row reads one element for each
@@ -198,7 +198,7 @@ double rounded_to(mt_dtype compute, double number) {
 
 void FusedProgram::add_call(const LoopBody& body, const LoopCall& from,
                             std::vector<int32_t>* computed) {
-  Call call{from.name, from.program, from.compute, {}, from.scalars, {}};
+  FusedCall call{from.name, from.program, from.compute, {}, from.scalars, {}};
   for (size_t i = 0; i < from.inputs.size(); ++i) {
     const auto at = static_cast<size_t>(from.inputs[i]);
     const LoopOperand& operand = body.operands[at];
@@ -242,7 +242,7 @@ void FusedProgram::remove_unused() {
   std::vector<bool> needed(values_.size());
   for (const auto& [operand, value] : outputs_) needed[static_cast<size_t>(value)] = true;
   for (size_t i = calls_.size(); i-- > 0;) {
-    Call& call = calls_[i];
+    FusedCall& call = calls_[i];
     bool wanted = false;
     for (int32_t& result : call.results) {
       if (result >= 0 && !needed[static_cast<size_t>(result)]) result = -1;
@@ -272,7 +272,7 @@ void FusedProgram::remove_unused() {
   const auto renumber = [&](int32_t& value) {
     if (value >= 0) value = place[static_cast<size_t>(value)];
   };
-  for (Call& call : calls_) {
+  for (FusedCall& call : calls_) {
     for (int32_t& value : call.inputs) renumber(value);
     for (int32_t& value : call.results) renumber(value);
   }

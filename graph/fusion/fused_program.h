@@ -61,7 +61,7 @@ class FusedProgram {
   // Whether it writes a memory from which an index selects: threads would not wait for each other.
   bool writes_table() const;
 
-  struct Call {
+  struct FusedCall {
     const char* name;
     const mt_program* program;
     mt_dtype compute;
@@ -70,7 +70,7 @@ class FusedProgram {
     std::vector<int32_t> results;
   };
   const std::vector<mt_fused_value>& values() const { return values_; }
-  const std::vector<Call>& calls() const { return calls_; }
+  const std::vector<FusedCall>& calls() const { return calls_; }
   CompileMode mode() const { return mode_; }
   // Returns "fused_mul_add_tanh".
   std::string name() const;
@@ -100,7 +100,7 @@ class FusedProgram {
   bool selects_ = false;
   std::vector<mt_fused_value> values_;
   std::vector<FusedOperand> inputs_;  // of the values of kinds MT_FUSED_INPUT and _TABLE, in order
-  std::vector<Call> calls_;
+  std::vector<FusedCall> calls_;
   std::vector<std::pair<FusedOperand, int32_t>> outputs_;
   std::vector<std::pair<FusedOperand, int32_t>> current_;  // the values that tensors have
   int32_t position_ = -1;

@@ -163,7 +163,7 @@ bool body_of_program(const OpInfo& op, const void* args, LoopBuilder& b) {
 
 }  // namespace
 
-bool LoopBody::of(const Step& step, LoopBody* body) {
+bool LoopBody::of(const PlanStep& step, LoopBody* body) {
   const OpInfo& op = *step.entry->info;
   const void* args = step.args.get();
   if (!step.random.empty()) return false;

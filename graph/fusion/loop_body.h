@@ -10,7 +10,7 @@
 
 namespace mytorch::graph {
 
-struct Step;
+struct PlanStep;
 
 // A value of a body.
 struct LoopOperand {
@@ -54,7 +54,7 @@ struct LoopBody {
   // Returns whether a step is a loop of real numbers over at least one element: a pointwise call, a
   // copy, a reduction of the last dimensions, or one that reads or writes elements of rows by an
   // index.
-  static bool of(const Step& step, LoopBody* body);
+  static bool of(const PlanStep& step, LoopBody* body);
 };
 
 }  // namespace mytorch::graph

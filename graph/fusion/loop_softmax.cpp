@@ -5,9 +5,9 @@
 namespace mytorch::graph {
 namespace {
 
-class Softmax {
+class SoftmaxLoop {
  public:
-  Softmax(LoopBuilder& b, mt_dtype dtype) : b_(b), compute_(wide(dtype)) {}
+  SoftmaxLoop(LoopBuilder& b, mt_dtype dtype) : b_(b), compute_(wide(dtype)) {}
 
   int of_elements() { return b_.temporary(compute_, b_.elements()); }
   int of_rows() { return b_.temporary(compute_, b_.rows()); }
@@ -37,7 +37,7 @@ bool body_of_softmax(const OpInfo& op, const void* args, bool logarithm, LoopBui
   const mt_tensor* self = tensor_of(op, args, "self");
   if (!is_float_type(self->dl.dtype) || !begin_rows(op, args, b)) return false;
   const mt_tensor* out = output_of(op, args);
-  Softmax softmax(b, out->dl.dtype);
+  SoftmaxLoop softmax(b, out->dl.dtype);
   const int x = b.tensor(self, b.elements()), to = b.tensor(out, b.elements());
   if (x < 0 || to < 0) return false;
   const int most = softmax.call("amax", {x}, softmax.of_rows());
@@ -58,7 +58,7 @@ bool body_of_backward(const OpInfo& op, const void* args, bool logarithm, LoopBu
     return false;
   }
   const mt_tensor* out = output_of(op, args);
-  Softmax softmax(b, out->dl.dtype);
+  SoftmaxLoop softmax(b, out->dl.dtype);
   const int grad = b.tensor(grad_output, b.elements()), y = b.tensor(output, b.elements());
   const int to = b.tensor(out, b.elements());
   if (grad < 0 || y < 0 || to < 0) return false;

@@ -41,18 +41,18 @@ Format format_of(ScalarType type) {
 
 }  // namespace
 
-std::optional<Copy> copy_of(const Graph& graph, const GraphUses& uses, int32_t index) {
-  const Node& node = graph.nodes[static_cast<size_t>(index)];
+std::optional<BufferCopy> copy_of(const Graph& graph, const GraphUses& uses, int32_t index) {
+  const GraphNode& node = graph.nodes[static_cast<size_t>(index)];
   if (node.form != kFunction || std::string_view(node.op().base) != "copy_" ||
       node.args[0].kind != Arg::kTensor || node.args[1].kind != Arg::kTensor) {
     return std::nullopt;
   }
-  const Copy copy{index, node.args[1].values[0], node.args[0].values[0]};
+  const BufferCopy copy{index, node.args[1].values[0], node.args[0].values[0]};
   const ValueInfo& from = graph.values[static_cast<size_t>(copy.from)];
   const ValueInfo& to = graph.values[static_cast<size_t>(copy.to)];
   const BufferUses& memory = uses.of(copy.to);
   const bool fresh =
-      graph.buffer_of(copy.to).origin == Origin::kInside && memory.made < 0 &&
+      graph.buffer_of(copy.to).origin == BufferOrigin::kInside && memory.producer < 0 &&
       memory.written.size() == 1 && graph.buffer_of(copy.to).bytes == bytes_of(to) &&
       to.offset == 0 &&
       std::all_of(memory.read.begin(), memory.read.end(), [&](int32_t at) { return at >= index; });

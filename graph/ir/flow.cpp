@@ -7,16 +7,16 @@ namespace mytorch::graph {
 namespace {
 
 // Finds what a node depends on, node by node.
-class Order {
+class FlowOrder {
  public:
-  explicit Order(Flow* flow)
+  explicit FlowOrder(Flow* flow)
       : flow_(*flow),
         maker_(flow->graph.values.size(), -1),
         writer_(flow->memories.size(), -1),
         readers_(flow->memories.size()) {}
 
   void add(int32_t index, bool ordered) {
-    const Node& node = flow_.graph.nodes[index];
+    const GraphNode& node = flow_.graph.nodes[index];
     std::vector<int32_t> before;
     const auto after = [&](int32_t other) {
       if (other >= 0 && other != index) before.push_back(other);
@@ -77,7 +77,7 @@ Flow::Flow(const Graph& of, std::vector<int32_t> numbers, const std::vector<bool
     graph.nodes[i].for_each_written([&](ValueId id) { use(id).written = true; });
     graph.nodes[i].for_each_result([&](ValueId id) {
       const bool is_new =
-          memories[memory(id)].users.empty() && graph.buffer_of(id).origin == Origin::kInside;
+          memories[memory(id)].users.empty() && graph.buffer_of(id).origin == BufferOrigin::kInside;
       MemoryFlow& found = use(id);
       if (!is_new) return;
       found.maker = index;
@@ -85,11 +85,11 @@ Flow::Flow(const Graph& of, std::vector<int32_t> numbers, const std::vector<bool
     });
   }
   const auto leave = [&](ValueId id) {
-    if (id != kNoValue) memories[memory(id)].leaves = true;
+    if (id != kNoValue) memories[memory(id)].escapes = true;
   };
   for (const ValueId id : graph.results) leave(id);
   for (const GradResult& grad : graph.grads) leave(grad.grad);
-  Order order(this);
+  FlowOrder order(this);
   for (size_t i = 0; i < graph.nodes.size(); ++i) order.add(static_cast<int32_t>(i), ordered[i]);
 }
 

@@ -13,7 +13,7 @@ struct MemoryFlow {
   // memory that exists before, or that no operator allocated.
   int32_t maker = -1;
   ValueId whole = kNoValue;
-  bool leaves = false;         // whether a result or a grad of the graph lies in it
+  bool escapes = false;        // whether a result or a grad of the graph lies in it
   bool written = false;        // whether a node writes to it after it was made
   std::vector<int32_t> users;  // the nodes with values in it, in order
   uint64_t bytes = 0;

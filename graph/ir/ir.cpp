@@ -7,14 +7,14 @@
 
 namespace mytorch::graph {
 
-bool Node::random() const {
+bool GraphNode::random() const {
   for (int i = 0; i < op().num_args; ++i) {
     if (op().args[i].type == ArgType::kGenerator) return true;
   }
   return false;
 }
 
-std::string Node::name() const {
+std::string GraphNode::name() const {
   std::string full = op().name;
   if (form == kFunction) return full;
   const size_t base = std::string_view(op().base).size();
@@ -30,12 +30,12 @@ bool overwrites_argument(const OpInfo& op) {
          });
 }
 
-bool Node::overwrites(size_t arg) const {
+bool GraphNode::overwrites(size_t arg) const {
   if (form == kOut && static_cast<int>(arg) < outs()) return true;
   return form == kFunction && arg == 0 && op().num_args > 0 && overwrites_argument(op());
 }
 
-bool is_pure(const Node& node) {
+bool is_pure(const GraphNode& node) {
   const OpInfo& op = node.op();
   if (node.form != kFunction || node.random() || op.custom != nullptr) return false;
   return std::none_of(op.args, op.args + op.num_args, [](const ArgInfo& arg) {
@@ -44,7 +44,7 @@ bool is_pure(const Node& node) {
 }
 
 void remove_nodes(Graph* graph, const std::vector<bool>& removed) {
-  std::vector<Node> kept;
+  std::vector<GraphNode> kept;
   for (size_t i = 0; i < graph->nodes.size(); ++i) {
     if (!removed[i]) kept.push_back(std::move(graph->nodes[i]));
   }

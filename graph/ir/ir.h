@@ -30,7 +30,7 @@ using ValueId = int32_t;
 inline constexpr ValueId kNoValue = -1;
 
 // Where the memory of a buffer comes from.
-enum class Origin : uint8_t {
+enum class BufferOrigin : uint8_t {
   kArgument,  // an argument of the graph
   kOutside,   // a tensor that the recorded function refers to, such as a parameter
   kGrad,      // the grad of a leaf, at the beginning
@@ -39,14 +39,14 @@ enum class Origin : uint8_t {
 
 // A leaf of autograd: an argument or an outside tensor.
 struct Leaf {
-  Origin origin = Origin::kOutside;
+  BufferOrigin origin = BufferOrigin::kOutside;
   int32_t index = -1;
 
   bool operator==(const Leaf&) const = default;
 };
 
-struct Buffer {
-  Origin origin = Origin::kInside;
+struct GraphBuffer {
+  BufferOrigin origin = BufferOrigin::kInside;
   int32_t index = -1;  // of the argument or the outside tensor; -1 for others
   Leaf leaf;           // of kGrad
   Device device;
@@ -71,7 +71,7 @@ struct Arg {
   static Arg tensor(ValueId id) { return {kTensor, {id}, {}}; }
 };
 
-struct Node {
+struct GraphNode {
   const OpEntry* entry = nullptr;
   Form form = kFunction;
   bool grad_mode = false;
@@ -134,14 +134,14 @@ struct GradResult {
 };
 
 struct Graph {
-  std::vector<Buffer> buffers;
+  std::vector<GraphBuffer> buffers;
   std::vector<ValueInfo> values;
-  std::vector<Node> nodes;
+  std::vector<GraphNode> nodes;
   std::vector<ValueId> arguments;  // a value per argument
   std::vector<ValueId> results;
   std::vector<GradResult> grads;
 
-  const Buffer& buffer_of(ValueId id) const { return buffers[values[id].buffer]; }
+  const GraphBuffer& buffer_of(ValueId id) const { return buffers[values[id].buffer]; }
 };
 
 // Returns whether an operator replaces all elements of its first argument without reading them.
@@ -149,7 +149,7 @@ bool overwrites_argument(const OpInfo& op);
 
 // Returns whether a node only computes its results from its operands: it could run twice, or not at
 // all. Errors of its kernels do not count.
-bool is_pure(const Node& node);
+bool is_pure(const GraphNode& node);
 // Removes the nodes for which `removed` is true.
 void remove_nodes(Graph* graph, const std::vector<bool>& removed);
 
@@ -160,9 +160,9 @@ using SymbolTexts = absl::flat_hash_map<const void*, std::string>;
 // Returns the text of a graph, as above. Numbers with a text in `symbols` are written as that.
 std::string to_text(const Graph& graph, const SymbolTexts* symbols = nullptr);
 // Returns the text of one node, without indentation.
-std::string to_text(const Graph& graph, const Node& node);
+std::string to_text(const Graph& graph, const GraphNode& node);
 // Returns what of it follows the results: "add.Tensor(%1, %2, 1)".
-std::string call_text(const Node& node);
+std::string call_text(const GraphNode& node);
 // Returns whether MYTORCH_COMPILE_DUMP is set: what changes a graph prints to stderr what it
 // changes.
 bool dumps();

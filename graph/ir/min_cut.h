@@ -20,7 +20,7 @@ class MinCut {
   std::vector<bool> run();
 
  private:
-  struct Edge {
+  struct CutEdge {
     int32_t to;
     uint64_t room;
   };
@@ -32,7 +32,7 @@ class MinCut {
   static int32_t out(int32_t node) { return 2 * node + 3; }
 
   const std::vector<uint64_t> weights_;
-  std::vector<Edge> edges_;                   // each followed by its reverse
+  std::vector<CutEdge> edges_;                // each followed by its reverse
   std::vector<std::vector<int32_t>> leaves_;  // the edges that leave a node
   std::vector<int32_t> came_by_;              // of each node, in a search
 };

@@ -38,7 +38,7 @@ void Replacing::rename(ValueId* id) const {
   while (now_[static_cast<size_t>(*id)] != *id) *id = now_[static_cast<size_t>(*id)];
 }
 
-void Replacing::rename(Node* node) const {
+void Replacing::rename(GraphNode* node) const {
   for (std::vector<Arg>* args : {&node->args, &node->results}) {
     for (Arg& arg : *args) {
       for (ValueId& id : arg.values) rename(&id);
@@ -47,7 +47,7 @@ void Replacing::rename(Node* node) const {
 }
 
 void Replacing::finish() {
-  for (Node& node : graph_.nodes) rename(&node);
+  for (GraphNode& node : graph_.nodes) rename(&node);
   for (ValueId& id : graph_.results) rename(&id);
   for (GradResult& grad : graph_.grads) rename(&grad.grad);
 }

@@ -15,7 +15,7 @@ class Replacing {
   // strides. The values can move (can_move()). Nodes go on to name `old` until they are renamed.
   void replace(ValueId old, ValueId now);
   // Lets a node use what has replaced its operands and results so far.
-  void rename(Node* node) const;
+  void rename(GraphNode* node) const;
   // The same for all nodes, the results and the grads.
   void finish();
 

@@ -112,25 +112,26 @@ std::string arg_text(const Arg& arg, const SymbolTexts* symbols) {
   }
 }
 
-std::string call_text(const Node& node, const SymbolTexts* symbols) {
+std::string call_text(const GraphNode& node, const SymbolTexts* symbols) {
   const auto one = [=](std::string* out, const Arg& arg) { *out += arg_text(arg, symbols); };
   return absl::StrCat(node.name(), "(", absl::StrJoin(node.args, ", ", one), ")");
 }
 
 std::string leaf_text(const Leaf& leaf) {
-  return absl::StrCat(leaf.origin == Origin::kArgument ? "argument " : "outside ", leaf.index);
+  return absl::StrCat(leaf.origin == BufferOrigin::kArgument ? "argument " : "outside ",
+                      leaf.index);
 }
 
-class Printer {
+class GraphPrinter {
  public:
-  explicit Printer(const Graph& graph, const SymbolTexts* symbols = nullptr)
+  explicit GraphPrinter(const Graph& graph, const SymbolTexts* symbols = nullptr)
       : graph_(graph),
         symbols_(symbols),
         declared_(graph.values.size()),
         first_(graph.buffers.size(), kNoValue) {}
 
   std::string graph();
-  std::string node(const Node& node);
+  std::string node(const GraphNode& node);
 
   // Names the first value of each buffer, as if all had been declared in order.
   void know_all() {
@@ -145,7 +146,7 @@ class Printer {
     if (first == kNoValue) first = id;
   }
   std::string declare(ValueId id);
-  std::string types_of_results(const Node& node);
+  std::string types_of_results(const GraphNode& node);
   void outside(std::string* text);
   // Declares an operand that is another header of some memory, or memory that no operator made.
   void header(ValueId id, std::string* text);
@@ -157,7 +158,7 @@ class Printer {
 };
 
 // "%3: float32[64, 784]", with strides if they are not contiguous, and what the value is a view of.
-std::string Printer::declare(ValueId id) {
+std::string GraphPrinter::declare(ValueId id) {
   know(id);
   const ValueInfo& info = graph_.values[id];
   std::string text = absl::StrCat(name_of(id), ": ", dtype_name(info.dtype), "[",
@@ -177,7 +178,7 @@ std::string Printer::declare(ValueId id) {
 }
 
 // Reads the mask of a derived gradient from its results: those that are computed.
-uint32_t mask_of_results(const Node& node) {
+uint32_t mask_of_results(const GraphNode& node) {
   uint32_t mask = 0;
   for (size_t i = 0; i < node.results.size(); ++i) {
     const Arg& result = node.results[i];
@@ -187,9 +188,9 @@ uint32_t mask_of_results(const Node& node) {
   return mask;
 }
 
-uint32_t all_results(const Node& node) { return (1u << node.results.size()) - 1; }
+uint32_t all_results(const GraphNode& node) { return (1u << node.results.size()) - 1; }
 
-std::string Printer::node(const Node& node) {
+std::string GraphPrinter::node(const GraphNode& node) {
   std::string text;
   std::vector<std::string> results;
   for (const Arg& result : node.results) {
@@ -212,21 +213,22 @@ std::string Printer::node(const Node& node) {
 }
 
 // The first value of each buffer from outside.
-void Printer::outside(std::string* text) {
+void GraphPrinter::outside(std::string* text) {
   for (size_t id = 0; id < graph_.values.size(); ++id) {
     const int32_t at = graph_.values[id].buffer;
-    const Buffer& buffer = graph_.buffers[at];
-    if (known(at) || buffer.origin == Origin::kArgument || buffer.origin == Origin::kInside)
+    const GraphBuffer& buffer = graph_.buffers[at];
+    if (known(at) || buffer.origin == BufferOrigin::kArgument ||
+        buffer.origin == BufferOrigin::kInside)
       continue;
     absl::StrAppend(text, "  ", declare(static_cast<ValueId>(id)), " = ",
-                    buffer.origin == Origin::kGrad
+                    buffer.origin == BufferOrigin::kGrad
                         ? absl::StrCat("grad(", leaf_text(buffer.leaf), ")")
                         : absl::StrCat("outside(", buffer.index, ")"),
                     "\n");
   }
 }
 
-void Printer::header(ValueId id, std::string* text) {
+void GraphPrinter::header(ValueId id, std::string* text) {
   if (id == kNoValue || declared_[id]) return;
   const int32_t at = graph_.values[id].buffer;
   const bool memory = !known(at);
@@ -239,13 +241,13 @@ void Printer::header(ValueId id, std::string* text) {
   *text += "\n";
 }
 
-std::string Printer::graph() {
+std::string GraphPrinter::graph() {
   const auto declared = [&](std::string* out, ValueId id) { *out += declare(id); };
   std::string text =
       absl::StrCat("graph(", absl::StrJoin(graph_.arguments, ", ", declared), ") {\n");
   outside(&text);
   bool grad_mode = true;
-  for (const Node& each : graph_.nodes) {
+  for (const GraphNode& each : graph_.nodes) {
     each.for_each_operand([&](ValueId id) { header(id, &text); });
     if (each.grad_mode != grad_mode) {
       grad_mode = each.grad_mode;
@@ -266,16 +268,16 @@ std::string Printer::graph() {
 
 }  // namespace
 
-std::string call_text(const Node& node) { return call_text(node, nullptr); }
+std::string call_text(const GraphNode& node) { return call_text(node, nullptr); }
 
-std::string to_text(const Graph& graph, const Node& node) {
-  Printer printer(graph);
+std::string to_text(const Graph& graph, const GraphNode& node) {
+  GraphPrinter printer(graph);
   printer.know_all();
   return printer.node(node);
 }
 
 std::string to_text(const Graph& graph, const SymbolTexts* symbols) {
-  return Printer(graph, symbols).graph();
+  return GraphPrinter(graph, symbols).graph();
 }
 
 bool dumps() {

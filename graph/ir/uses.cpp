@@ -6,7 +6,7 @@
 
 namespace mytorch::graph {
 
-bool is_view(const Graph& graph, const Node& node) {
+bool is_view(const Graph& graph, const GraphNode& node) {
   if (node.form != kFunction || node.op().meaning != Meaning::kView || node.args.empty() ||
       node.args[0].kind != Arg::kTensor) {
     return false;
@@ -23,7 +23,7 @@ GraphUses::GraphUses(const Graph& graph) : graph_(graph), buffers_(graph.buffers
     return buffers_[static_cast<size_t>(graph.values[static_cast<size_t>(id)].buffer)];
   };
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    const Node& node = graph.nodes[n];
+    const GraphNode& node = graph.nodes[n];
     const auto i = static_cast<int32_t>(n);
     if (is_view(graph, node)) {
       at(node.args[0].values[0]).viewed.push_back(i);
@@ -36,21 +36,21 @@ GraphUses::GraphUses(const Graph& graph) : graph_(graph), buffers_(graph.buffers
     node.for_each_written([&](ValueId id) { add(&at(id).written); });
     node.for_each_result([&](ValueId id) {
       BufferUses& uses = at(id);
-      const bool fresh = graph.buffer_of(id).origin == Origin::kInside && uses.made < 0 &&
+      const bool fresh = graph.buffer_of(id).origin == BufferOrigin::kInside && uses.producer < 0 &&
                          uses.written.empty() && uses.read.empty();
       if (fresh) {
-        uses.made = i;
+        uses.producer = i;
         uses.whole = id;
-      } else if (uses.made != i) {
+      } else if (uses.producer != i) {
         add(&uses.read);  // a result that is no new memory
       }
     });
   }
   for (const ValueId id : graph.results) {
-    if (id != kNoValue) at(id).leaves = true;
+    if (id != kNoValue) at(id).escapes = true;
   }
   for (const GradResult& grad : graph.grads) {
-    if (grad.grad != kNoValue) at(grad.grad).leaves = true;
+    if (grad.grad != kNoValue) at(grad.grad).escapes = true;
   }
 }
 
@@ -95,7 +95,7 @@ void GraphUses::join(int32_t from, int32_t to) {
                    std::back_inserter(all));
     b.*list = std::move(all);
   }
-  b.leaves = b.leaves || a.leaves;
+  b.escapes = b.escapes || a.escapes;
   a = {};
 }
 

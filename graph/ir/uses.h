@@ -10,14 +10,14 @@ namespace mytorch::graph {
 
 // Of one buffer, by the indices of nodes, which ascend.
 struct BufferUses {
-  int32_t made = -1;                   // by the result of this node; -1: not by a result
+  int32_t producer = -1;               // the node of which it is a result; -1: of none
   ValueId whole = kNoValue;            // that result
   std::vector<int32_t> written, read;  // views do not count
   std::vector<int32_t> viewed;         // views of it
-  bool leaves = false;                 // as a result or a grad
+  bool escapes = false;                // it outlives the run, as a result or a grad of the graph
 
-  // Whether one node made it, and nothing has written it since.
-  bool is_single() const { return made >= 0 && written.empty(); }
+  // Whether one node produces it, and no other writes it.
+  bool is_single() const { return producer >= 0 && written.empty(); }
 };
 
 class GraphUses {
@@ -39,7 +39,7 @@ class GraphUses {
 };
 
 // Returns whether a node is a view of its first operand.
-bool is_view(const Graph& graph, const Node& node);
+bool is_view(const Graph& graph, const GraphNode& node);
 // Returns whether a value holds all elements of its buffer, in row-major order.
 bool is_whole(const Graph& graph, ValueId id);
 // Returns the bytes of the elements of a value, each counted once.

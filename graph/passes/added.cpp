@@ -17,14 +17,14 @@
 namespace mytorch::graph {
 namespace {
 
-struct Added {
+struct AddedPass {
   std::string name;
   std::function<std::string(const std::string&)> run;
 };
 
 struct AddedTable {
   std::mutex mutex;
-  std::deque<Added> passes;  // which live as long as the process
+  std::deque<AddedPass> passes;  // which live as long as the process
 };
 
 AddedTable& added_table() {
@@ -38,16 +38,16 @@ bool same_value(const Graph& before, ValueId a, const Graph& now, ValueId b) {
 }
 
 // Returns whether a tensor that a recording has holds what a graph reads of a buffer.
-bool has_source(const Recorded& recorded, const Buffer& buffer) {
-  if (buffer.origin == Origin::kOutside) {
+bool has_source(const Recorded& recorded, const GraphBuffer& buffer) {
+  if (buffer.origin == BufferOrigin::kOutside) {
     if (static_cast<size_t>(buffer.index) >= recorded.outside.size()) return false;
     const Tensor& tensor = recorded.outside[static_cast<size_t>(buffer.index)];
     return buffer.device == tensor.device() && buffer.bytes <= tensor.impl()->storage->bytes;
   }
-  if (buffer.origin != Origin::kGrad) return true;
-  const std::vector<Buffer>& known = recorded.graph.buffers;
-  return std::any_of(known.begin(), known.end(), [&](const Buffer& each) {
-    return each.origin == Origin::kGrad && each.leaf == buffer.leaf &&
+  if (buffer.origin != BufferOrigin::kGrad) return true;
+  const std::vector<GraphBuffer>& known = recorded.graph.buffers;
+  return std::any_of(known.begin(), known.end(), [&](const GraphBuffer& each) {
+    return each.origin == BufferOrigin::kGrad && each.leaf == buffer.leaf &&
            each.device == buffer.device && buffer.bytes <= each.bytes;
   });
 }
@@ -72,7 +72,7 @@ void check_same_inputs(const Recorded& recorded, const Graph& now) {
     same = before.grads[i].leaf == now.grads[i].leaf &&
            same_value(before, before.grads[i].grad, now, now.grads[i].grad);
   }
-  for (const Buffer& buffer : now.buffers) same = same && has_source(recorded, buffer);
+  for (const GraphBuffer& buffer : now.buffers) same = same && has_source(recorded, buffer);
   if (!same) {
     fail(ErrorCode::kValue,
          "the graph has other arguments, outside tensors, results or grads than the one it was "
@@ -85,7 +85,7 @@ void check_same_inputs(const Recorded& recorded, const Graph& now) {
 void add_pass(std::string_view name, std::function<std::string(const std::string&)> pass) {
   AddedTable& found = added_table();
   const std::lock_guard lock(found.mutex);
-  for (const Added& each : found.passes) {
+  for (const AddedPass& each : found.passes) {
     if (each.name == name) {
       fail(ErrorCode::kValue, "[compile] there is a pass `", std::string(name), "` already");
     }
@@ -94,13 +94,13 @@ void add_pass(std::string_view name, std::function<std::string(const std::string
 }
 
 void run_added_passes(Recorded* recorded, const PassOptions&, Fired* fired) {
-  std::vector<const Added*> passes;
+  std::vector<const AddedPass*> passes;
   {
     AddedTable& found = added_table();
     const std::lock_guard lock(found.mutex);
-    for (const Added& each : found.passes) passes.push_back(&each);
+    for (const AddedPass& each : found.passes) passes.push_back(&each);
   }
-  for (const Added* pass : passes) {
+  for (const AddedPass* pass : passes) {
     const std::string text = to_text(recorded->graph);
     const std::string now = pass->run(text);
     if (now == text) continue;

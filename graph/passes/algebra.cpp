@@ -47,7 +47,7 @@ const std::vector<const Rule*>& identities() {
 // Lets copies read what a widening conversion before them read.
 void join_casts(Graph* graph, Fired* fired) {
   const GraphUses uses(*graph);
-  std::vector<std::optional<Copy>> copies;  // by node
+  std::vector<std::optional<BufferCopy>> copies;  // by node
   std::vector<int32_t> copy_into(graph->buffers.size(), -1);
   for (size_t i = 0; i < graph->nodes.size(); ++i) {
     copies.push_back(copy_of(*graph, uses, static_cast<int32_t>(i)));
@@ -56,12 +56,12 @@ void join_casts(Graph* graph, Fired* fired) {
         static_cast<int32_t>(i);
   }
   const auto type = [&](ValueId id) { return graph->values[static_cast<size_t>(id)].dtype; };
-  for (std::optional<Copy>& second : copies) {
+  for (std::optional<BufferCopy>& second : copies) {
     if (!second.has_value()) continue;
     const int32_t at =
         copy_into[static_cast<size_t>(graph->values[static_cast<size_t>(second->from)].buffer)];
     if (at < 0) continue;
-    const Copy& first = *copies[static_cast<size_t>(at)];
+    const BufferCopy& first = *copies[static_cast<size_t>(at)];
     // Conversions from floats to integers are only defined for what these can hold.
     const bool direct =
         type(first.from) == type(second->to) ||
@@ -95,7 +95,7 @@ void drop_views(Graph* graph, Fired* fired) {
   for (const GradResult& grad : graph->grads) use(grad.grad);
   int64_t count = 0;
   for (size_t i = graph->nodes.size(); i-- > 0;) {
-    const Node& node = graph->nodes[i];
+    const GraphNode& node = graph->nodes[i];
     if (is_view(*graph, node)) {
       bool needed = false;
       if (!again[i]) {

@@ -14,18 +14,18 @@
 namespace mytorch::graph {
 namespace {
 
-class Merge {
+class SubexpressionMerging {
  public:
-  explicit Merge(Graph* graph)
+  explicit SubexpressionMerging(Graph* graph)
       : graph_(*graph), uses_(*graph), replacing_(graph), version_(graph->buffers.size()) {}
 
   void run() {
     std::vector<bool> removed(graph_.nodes.size());
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      Node& node = graph_.nodes[i];
+      GraphNode& node = graph_.nodes[i];
       replacing_.rename(&node);
       node.for_each_written([&](ValueId id) { ++version_[buffer_of(id)]; });
-      if (const std::optional<Copy> copy = copy_of(graph_, uses_, static_cast<int32_t>(i));
+      if (const std::optional<BufferCopy> copy = copy_of(graph_, uses_, static_cast<int32_t>(i));
           copy.has_value()) {
         removed[i] = merge(*copy);
         continue;
@@ -43,7 +43,7 @@ class Merge {
   size_t buffer_of(ValueId id) const { return static_cast<size_t>(graph_.values[id].buffer); }
 
   // Returns a text that is equal for nodes that compute the same.
-  std::string key_of(const Node& node) const {
+  std::string key_of(const GraphNode& node) const {
     std::string key = absl::StrCat(node.grad_mode, " ", node.wanted, " ", call_text(node));
     node.for_each_operand(
         [&](ValueId id) { absl::StrAppend(&key, " ", id, ".", version_[buffer_of(id)]); });
@@ -51,7 +51,7 @@ class Merge {
   }
 
   // Makes the results of `first` those of `node`, if nobody can tell.
-  bool merge(const Node& first, const Node& node) {
+  bool merge(const GraphNode& first, const GraphNode& node) {
     std::vector<std::pair<ValueId, ValueId>> pairs;
     for (size_t r = 0; r < node.results.size(); ++r) {
       const Arg &a = first.results[r], &b = node.results[r];
@@ -66,9 +66,9 @@ class Merge {
       if (x == y) continue;  // views of one buffer
       const BufferUses& of_a = uses_.buffer(static_cast<int32_t>(x));
       const BufferUses& of_b = uses_.buffer(static_cast<int32_t>(y));
-      if (graph_.buffers[x].origin != Origin::kInside ||
-          graph_.buffers[y].origin != Origin::kInside || !of_a.written.empty() ||
-          !of_b.written.empty() || of_b.leaves ||
+      if (graph_.buffers[x].origin != BufferOrigin::kInside ||
+          graph_.buffers[y].origin != BufferOrigin::kInside || !of_a.written.empty() ||
+          !of_b.written.empty() || of_b.escapes ||
           !same_layout(graph_.values[a], graph_.values[b])) {
         return false;
       }
@@ -77,12 +77,12 @@ class Merge {
     return true;
   }
   // The same for a copy or conversion and an earlier one of the same value. Neither is written.
-  bool merge(const Copy& copy) {
+  bool merge(const BufferCopy& copy) {
     const ValueInfo& to = graph_.values[copy.to];
     const std::string key = absl::StrCat(copy.from, ".", version_[buffer_of(copy.from)], " ",
                                          dtype_name(to.dtype), " ", absl::StrJoin(to.strides, ","));
     const auto [at, added] = copies_.try_emplace(key, copy.to);
-    if (added || uses_.of(copy.to).leaves) return false;
+    if (added || uses_.of(copy.to).escapes) return false;
     replacing_.replace(copy.to, at->second);
     return true;
   }
@@ -100,6 +100,6 @@ class Merge {
 
 }  // namespace
 
-void merge_common_subexpressions(Graph* graph) { Merge(graph).run(); }
+void merge_common_subexpressions(Graph* graph) { SubexpressionMerging(graph).run(); }
 
 }  // namespace mytorch::graph

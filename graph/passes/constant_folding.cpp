@@ -22,9 +22,9 @@ namespace {
 constexpr uint64_t kLargest = 256 << 10;  // of one tensor, in bytes
 constexpr uint64_t kTotal = 4 << 20;      // of a graph
 
-class Fold {
+class ConstantFolding {
  public:
-  explicit Fold(Recorded* recorded)
+  explicit ConstantFolding(Recorded* recorded)
       : recorded_(*recorded),
         graph_(recorded->graph),
         uses_(recorded->graph),
@@ -49,26 +49,26 @@ class Fold {
   }
 
   template <class F>
-  static void for_each_made(const Node& node, F f) {
+  static void for_each_made(const GraphNode& node, F f) {
     node.for_each_result(f);
     node.for_each_written(f);
   }
 
   // Returns whether a node fills memory that nothing else writes.
-  bool is_fill(const Node& node, int32_t index) const {
+  bool is_fill(const GraphNode& node, int32_t index) const {
     if (node.form != kFunction || node.random() || node.args.empty() || !node.overwrites(0) ||
         node.args[0].kind != Arg::kTensor) {
       return false;
     }
     const ValueId id = node.args[0].values[0];
     const BufferUses& uses = uses_.of(id);
-    return graph_.buffer_of(id).origin == Origin::kInside && uses.made < 0 &&
+    return graph_.buffer_of(id).origin == BufferOrigin::kInside && uses.producer < 0 &&
            uses.written.size() == 1 && uses.written[0] == index && is_whole(graph_, id) &&
            std::all_of(uses.read.begin(), uses.read.end(), [&](int32_t at) { return at >= index; });
   }
 
   bool is_foldable(int32_t index) {
-    const Node& node = graph_.nodes[static_cast<size_t>(index)];
+    const GraphNode& node = graph_.nodes[static_cast<size_t>(index)];
     if (is_view(graph_, node)) return false;
     const bool fill = is_fill(node, index);
     if (!fill && (!is_pure(node) || node.results.empty() || node.op().dynamic)) return false;
@@ -82,7 +82,7 @@ class Fold {
     uint64_t bytes = 0;
     for_each_made(node, [&](ValueId id) {
       const BufferUses& uses = uses_.of(id);
-      fine = fine && !uses.leaves && (fill || (uses.is_single() && uses.made == index));
+      fine = fine && !uses.escapes && (fill || (uses.is_single() && uses.producer == index));
       bytes += graph_.buffer_of(id).bytes;
     });
     if (!fine || bytes > kLargest || total_ + bytes > kTotal) return false;
@@ -95,7 +95,7 @@ class Fold {
     if (found.defined()) return found;
     Tensor& memory = memory_[buffer_of(id)];
     if (!memory.defined()) {
-      const Buffer& buffer = graph_.buffer_of(id);
+      const GraphBuffer& buffer = graph_.buffer_of(id);
       const auto bytes = static_cast<int64_t>(buffer.bytes);
       memory = Tensor::adopt(
           new_tensor(&bytes, 1, kUInt8, buffer.device, checked_device_slot(buffer.device)));
@@ -107,7 +107,7 @@ class Fold {
   void compute() {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (!folded_[i]) continue;
-      const Node& node = graph_.nodes[i];
+      const GraphNode& node = graph_.nodes[i];
       const std::vector<Value> results =
           interpret(node, [this](ValueId id) { return tensor_of(id); });
       for (size_t r = 0; r < results.size(); ++r) {
@@ -131,8 +131,8 @@ class Fold {
         for (const int32_t view : uses.viewed) removed[static_cast<size_t>(view)] = true;
         continue;
       }
-      Buffer& buffer = graph_.buffers[b];
-      buffer.origin = Origin::kOutside;
+      GraphBuffer& buffer = graph_.buffers[b];
+      buffer.origin = BufferOrigin::kOutside;
       buffer.index = static_cast<int32_t>(recorded_.outside.size());
       recorded_.outside.push_back(memory_[b]);
     }
@@ -152,7 +152,7 @@ class Fold {
 }  // namespace
 
 void fold_constants(Recorded* recorded, const PassOptions&, Fired* fired) {
-  const int64_t count = Fold(recorded).run();
+  const int64_t count = ConstantFolding(recorded).run();
   if (count > 0) (*fired)["constant-folding"] += count;
 }
 

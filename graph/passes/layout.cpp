@@ -37,10 +37,12 @@ constexpr uint32_t kBelow = ~uint32_t{kLayerCapture};
 
 enum ConvolutionArg : size_t { kInput = 0, kWeight = 1, kTransposed = 6, kGroups = 8 };
 
-bool is_convolution(const Node& node) { return std::string_view(node.op().base) == "convolution"; }
+bool is_convolution(const GraphNode& node) {
+  return std::string_view(node.op().base) == "convolution";
+}
 
 // Whether a convolution may have channels-last operands.
-bool takes_layout(const Graph& graph, const Node& node) {
+bool takes_layout(const Graph& graph, const GraphNode& node) {
   const auto is = [&](size_t arg, int64_t value) {
     const auto* number = std::get_if<Scalar>(&node.args[arg].constant.variant());
     return number != nullptr && number->equals(static_cast<double>(value));
@@ -52,8 +54,8 @@ bool takes_layout(const Graph& graph, const Node& node) {
 // Whether a graph is one of inference, on the CPU, whose convolutions take them.
 bool is_suitable(const Graph& graph) {
   if (!graph.grads.empty()) return false;
-  for (const Buffer& buffer : graph.buffers) {
-    if (!buffer.device.is_cpu() || buffer.origin == Origin::kGrad) return false;
+  for (const GraphBuffer& buffer : graph.buffers) {
+    if (!buffer.device.is_cpu() || buffer.origin == BufferOrigin::kGrad) return false;
   }
   std::vector<bool> seen(graph.buffers.size());
   for (const ValueId id : graph.arguments) {
@@ -62,7 +64,7 @@ bool is_suitable(const Graph& graph) {
     seen[buffer] = true;
   }
   bool any = false;
-  for (const Node& node : graph.nodes) {
+  for (const GraphNode& node : graph.nodes) {
     if (!is_pure(node) || node.op().dynamic) return false;
     if (!is_convolution(node)) continue;
     if (!takes_layout(graph, node)) return false;
@@ -88,8 +90,8 @@ class Relaid {
       tensor.zero_();
       arguments.push_back(tensor);
     }
-    Capture capture(arguments);
-    for (const Node& node : graph_.nodes) record(node);
+    OperatorCapture capture(arguments);
+    for (const GraphNode& node : graph_.nodes) record(node);
     std::vector<Tensor> results;
     for (const ValueId id : graph_.results) {
       results.push_back(id == kNoValue ? Tensor() : as_before(id));
@@ -105,8 +107,8 @@ class Relaid {
   const Tensor& tensor_of(ValueId id) {
     Tensor& found = env_[static_cast<size_t>(id)];
     if (found.defined()) return found;
-    const Buffer& buffer = graph_.buffer_of(id);
-    if (buffer.origin != Origin::kOutside) {
+    const GraphBuffer& buffer = graph_.buffer_of(id);
+    if (buffer.origin != BufferOrigin::kOutside) {
       fail(ErrorCode::kUnsupported, "a value is made by no operator");
     }
     const Tensor& outside = from_.outside[static_cast<size_t>(buffer.index)];
@@ -144,7 +146,7 @@ class Relaid {
     return moved.contiguous().permute({0, 3, 1, 2});
   }
 
-  void record(const Node& node) {
+  void record(const GraphNode& node) {
     const bool view = is_view(graph_, node), convolution = is_convolution(node);
     std::vector<std::pair<ValueId, Tensor>> operands;
     node.for_each_operand([&](ValueId id) {

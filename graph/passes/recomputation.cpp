@@ -43,9 +43,9 @@ class Recomputation {
  private:
   // Memory that a node before the border makes.
   struct MemoryInfo {
-    int32_t first = -1;          // node behind the border that uses it
-    std::optional<Node> recipe;  // computes it, from other memories
-    bool chosen = false;         // is computed again
+    int32_t first = -1;               // node behind the border that uses it
+    std::optional<GraphNode> recipe;  // computes it, from other memories
+    bool chosen = false;              // is computed again
   };
 
   int32_t buffer_of(ValueId id) const { return graph_.values[static_cast<size_t>(id)].buffer; }
@@ -54,7 +54,7 @@ class Recomputation {
 
   // Calls f(buffer) for the memories that a recipe reads.
   template <class F>
-  void for_each_read(const Node& recipe, F f) const {
+  void for_each_read(const GraphNode& recipe, F f) const {
     for (size_t a = 0; a < recipe.args.size(); ++a) {
       if (recipe.writes(a)) continue;
       for (const ValueId id : recipe.args[a].values) {
@@ -76,16 +76,16 @@ class Recomputation {
 
   // Whether a memory lives to the end anyway, or does not belong to the graph.
   bool is_free(size_t buffer) const {
-    return graph_.buffers[buffer].origin != Origin::kInside ||
-           uses_.buffer(static_cast<int32_t>(buffer)).leaves;
+    return graph_.buffers[buffer].origin != BufferOrigin::kInside ||
+           uses_.buffer(static_cast<int32_t>(buffer)).escapes;
   }
 
   // Whether nothing writes what a recipe reads until nothing needs its result.
-  bool is_constant(const Node& recipe, int32_t from) const {
+  bool is_constant(const GraphNode& recipe, int32_t from) const {
     bool fine = true;
     for_each_read(recipe, [&](size_t buffer) {
       const std::vector<int32_t>& written = uses_.buffer(static_cast<int32_t>(buffer)).written;
-      if (graph_.buffers[buffer].origin == Origin::kInside) {
+      if (graph_.buffers[buffer].origin == BufferOrigin::kInside) {
         // Copies into new memory come before all that reads it.
         fine = fine && (written.empty() || (written.size() == 1 && written[0] < from));
         return;
@@ -101,9 +101,9 @@ class Recomputation {
       if (is_needed(b)) last_first_ = std::max(last_first_, memories_[b].first);
     }
     for (int32_t i = 0; i < begin_; ++i) {
-      const Node& node = graph_.nodes[static_cast<size_t>(i)];
+      const GraphNode& node = graph_.nodes[static_cast<size_t>(i)];
       if (is_view(graph_, node)) continue;
-      if (const std::optional<Copy> copy = copy_of(graph_, uses_, i); copy.has_value()) {
+      if (const std::optional<BufferCopy> copy = copy_of(graph_, uses_, i); copy.has_value()) {
         give(copy->to, node, i);
         continue;
       }
@@ -136,28 +136,28 @@ class Recomputation {
   }
 
   // A result that is computed, and whole.
-  bool has_result(const Node& node, size_t at) const {
+  bool has_result(const GraphNode& node, size_t at) const {
     const ValueId id = node.results[at].values[0];
     return id != kNoValue && is_whole(graph_, id);
   }
 
-  void give_call(const char* name, const Node& node, int32_t index, std::vector<Arg> args,
+  void give_call(const char* name, const GraphNode& node, int32_t index, std::vector<Arg> args,
                  std::initializer_list<size_t> results) {
-    const ValueId made = node.results[0].values[0];
-    if (made == kNoValue || !is_whole(graph_, made)) return;
-    Node call;
+    const ValueId result = node.results[0].values[0];
+    if (result == kNoValue || !is_whole(graph_, result)) return;
+    GraphNode call;
     call.entry = find_op(name);
     call.args = std::move(args);
     for (const size_t at : results) call.results.push_back(node.results[at]);
-    give(made, std::move(call), index);
+    give(result, std::move(call), index);
   }
 
   // Notes how to compute the memory of a value, which a node makes.
-  void give(ValueId id, Node recipe, int32_t index) {
+  void give(ValueId id, GraphNode recipe, int32_t index) {
     const auto buffer = static_cast<size_t>(buffer_of(id));
     const BufferUses& uses = uses_.of(id);
-    const bool single = uses.made == index ? uses.is_single() && uses.whole == id
-                                           : uses.made < 0 && uses.written.size() == 1;
+    const bool single = uses.producer == index ? uses.is_single() && uses.whole == id
+                                               : uses.producer < 0 && uses.written.size() == 1;
     if (!single || is_free(buffer) || !is_constant(recipe, index)) return;
     recipe.grad_mode = false;
     memories_[buffer].recipe = std::move(recipe);
@@ -191,7 +191,7 @@ class Recomputation {
       if (is_needed(b)) want(b);
     }
     for (size_t i = 0; i < wanted.size(); ++i) {
-      const Node& recipe = *memories_[wanted[i]].recipe;
+      const GraphNode& recipe = *memories_[wanted[i]].recipe;
       for_each_read(recipe, want);
     }
   }
@@ -200,13 +200,13 @@ class Recomputation {
   bool is_needed(size_t b) const {
     if (memories_[b].first < 0 || is_free(b)) return false;
     const BufferUses& uses = uses_.buffer(static_cast<int32_t>(b));
-    return (uses.made >= 0 && uses.made < begin_) ||
+    return (uses.producer >= 0 && uses.producer < begin_) ||
            (!uses.written.empty() && uses.written[0] < begin_);
   }
 
-  int32_t made(size_t b) const {
+  int32_t producer_of(size_t b) const {
     const BufferUses& uses = uses_.buffer(static_cast<int32_t>(b));
-    return uses.made >= 0 ? uses.made : uses.written[0];
+    return uses.producer >= 0 ? uses.producer : uses.written[0];
   }
 
   // Returns the chosen memories that are needed, or from which others of these follow, as they were
@@ -216,7 +216,8 @@ class Recomputation {
     for (size_t b = 0; b < memories_.size(); ++b) {
       if (memories_[b].chosen) order.push_back(b);
     }
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return made(a) > made(b); });
+    std::sort(order.begin(), order.end(),
+              [&](size_t a, size_t b) { return producer_of(a) > producer_of(b); });
     std::vector<bool> used(memories_.size());
     std::vector<size_t> found;
     for (const size_t b : order) {
@@ -291,7 +292,8 @@ class Recomputation {
     ValueInfo info = graph_.values[static_cast<size_t>(id)];
     const auto [memory, fresh] =
         memory_again_.try_emplace(info.buffer, static_cast<int32_t>(graph_.buffers.size()));
-    if (fresh) graph_.buffers.push_back(Buffer(graph_.buffers[static_cast<size_t>(info.buffer)]));
+    if (fresh)
+      graph_.buffers.push_back(GraphBuffer(graph_.buffers[static_cast<size_t>(info.buffer)]));
     info.buffer = memory->second;
     graph_.values.push_back(std::move(info));
     return at->second;
@@ -311,19 +313,19 @@ class Recomputation {
       rename(&graph_.nodes[i].args, false);
       rename(&graph_.nodes[i].results, false);
     }
-    std::vector<std::vector<Node>> ahead(graph_.nodes.size());
+    std::vector<std::vector<GraphNode>> ahead(graph_.nodes.size());
     for (const size_t b : order_) {
       MemoryInfo& each = memories_[b];
-      Node node = *std::move(each.recipe);
+      GraphNode node = *std::move(each.recipe);
       rename(&node.args, false);
       // Other results, too, are new.
       rename(&node.results, true);
       ahead[static_cast<size_t>(each.first)].push_back(std::move(node));
       ++added_;
     }
-    std::vector<Node> nodes;
+    std::vector<GraphNode> nodes;
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      for (Node& node : ahead[i]) nodes.push_back(std::move(node));
+      for (GraphNode& node : ahead[i]) nodes.push_back(std::move(node));
       nodes.push_back(std::move(graph_.nodes[i]));
     }
     graph_.nodes = std::move(nodes);
@@ -349,8 +351,8 @@ size_t fullest(const Graph& graph) {
   std::vector<int64_t> change(graph.nodes.size() + 1);
   for (size_t b = 0; b < graph.buffers.size(); ++b) {
     const BufferUses& of = uses.buffer(static_cast<int32_t>(b));
-    if (graph.buffers[b].origin != Origin::kInside || of.leaves) continue;
-    int32_t first = of.made, last = of.made;
+    if (graph.buffers[b].origin != BufferOrigin::kInside || of.escapes) continue;
+    int32_t first = of.producer, last = of.producer;
     for (const std::vector<int32_t>* list : {&of.written, &of.read}) {
       if (list->empty()) continue;
       first = first < 0 ? list->front() : std::min(first, list->front());

@@ -13,7 +13,7 @@ namespace mytorch::graph {
 namespace {
 
 // Returns whether the users of a copy may use what it copies.
-bool is_needless(const Graph& graph, const GraphUses& uses, const Copy& copy) {
+bool is_needless(const Graph& graph, const GraphUses& uses, const BufferCopy& copy) {
   const ValueInfo& source = graph.values[static_cast<size_t>(copy.from)];
   const ValueInfo& target = graph.values[static_cast<size_t>(copy.to)];
   if (!same_geometry(source, target) ||
@@ -23,9 +23,9 @@ bool is_needless(const Graph& graph, const GraphUses& uses, const Copy& copy) {
   const BufferUses &from = uses.of(copy.from), &to = uses.of(copy.to);
   int32_t last = copy.node;
   for (const int32_t at : to.read) last = std::max(last, at);
-  if (to.leaves) {
+  if (to.escapes) {
     // Results are memory of their own: the copied value becomes the result, if nobody else has it.
-    if (!from.is_single() || from.leaves || from.whole != copy.from ||
+    if (!from.is_single() || from.escapes || from.whole != copy.from ||
         graph.buffer_of(copy.from).bytes != graph.buffer_of(copy.to).bytes) {
       return false;
     }
@@ -35,7 +35,7 @@ bool is_needless(const Graph& graph, const GraphUses& uses, const Copy& copy) {
 }
 
 // Returns whether a node copies a value onto itself.
-bool is_idle(const Node& node) {
+bool is_idle(const GraphNode& node) {
   return node.form == kFunction && std::string_view(node.op().base) == "copy_" &&
          node.args[0].kind == Arg::kTensor && node.args[1].kind == Arg::kTensor &&
          node.args[0].values == node.args[1].values;
@@ -43,7 +43,7 @@ bool is_idle(const Node& node) {
 
 int64_t remove_idle(Graph* graph) {
   std::vector<bool> removed;
-  for (const Node& node : graph->nodes) removed.push_back(is_idle(node));
+  for (const GraphNode& node : graph->nodes) removed.push_back(is_idle(node));
   remove_nodes(graph, removed);
   return std::count(removed.begin(), removed.end(), true);
 }

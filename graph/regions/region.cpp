@@ -12,12 +12,12 @@ namespace mytorch::graph {
 namespace {
 
 // The description of an argument of a node; null for the leading outputs of the out= form.
-const ArgInfo* info_of(const Node& node, size_t at) {
+const ArgInfo* info_of(const GraphNode& node, size_t at) {
   const size_t leading = node.form == kOut ? static_cast<size_t>(node.outs()) : 0;
   return at < leading ? nullptr : &node.op().args[at - leading];
 }
 
-bool fits_argument(const Node& node, size_t at) {
+bool fits_argument(const GraphNode& node, size_t at) {
   const Arg& arg = node.args[at];
   if (arg.kind != Arg::kConstant) return true;
   const ArgInfo* info = info_of(node, at);
@@ -48,7 +48,7 @@ mt_device device_abi(const Device& device) { return {device.type, device.index};
 }  // namespace
 
 bool fits_region(const Flow& flow, int32_t index) {
-  const Node& node = flow.graph.nodes[index];
+  const GraphNode& node = flow.graph.nodes[index];
   for (size_t i = 0; i < node.args.size(); ++i) {
     if (!fits_argument(node, i)) return false;
   }
@@ -66,8 +66,8 @@ bool fits_region(const Flow& flow, int32_t index) {
   return fits;
 }
 
-Region::Region(const Flow& flow, const std::vector<int32_t>& nodes,
-               const std::vector<const void*>& constants, CompileMode mode)
+GraphRegion::GraphRegion(const Flow& flow, const std::vector<int32_t>& nodes,
+                         const std::vector<const void*>& constants, CompileMode mode)
     : flow_(flow), members_(nodes) {
   for (const int32_t index : nodes) add_node(flow.graph.nodes[index]);
   classify(constants);
@@ -97,7 +97,7 @@ Region::Region(const Flow& flow, const std::vector<int32_t>& nodes,
   abi_.outputs = outputs_.data();
 }
 
-std::string Region::operators() const {
+std::string GraphRegion::operators() const {
   std::string text;
   for (const int32_t index : members_) {
     absl::StrAppend(&text, text.empty() ? "" : ", ", flow_.graph.nodes[index].name());
@@ -105,12 +105,12 @@ std::string Region::operators() const {
   return text;
 }
 
-bool Region::has_constants() const {
+bool GraphRegion::has_constants() const {
   return std::any_of(values_.begin(), values_.end(),
                      [](const mt_region_value& value) { return value.kind == MT_REGION_CONSTANT; });
 }
 
-int32_t Region::value(ValueId id) {
+int32_t GraphRegion::value(ValueId id) {
   if (id == kNoValue) return -1;
   const auto [at, added] = numbers_.try_emplace(id, static_cast<int32_t>(values_.size()));
   if (!added) return at->second;
@@ -133,7 +133,7 @@ int32_t Region::value(ValueId id) {
   return at->second;
 }
 
-void Region::add_node(const Node& node) {
+void GraphRegion::add_node(const GraphNode& node) {
   mt_region_node found{};
   found.op = node.op().name;
   found.hash = node.op().hash;
@@ -158,7 +158,7 @@ void Region::add_node(const Node& node) {
   nodes_.push_back(found);
 }
 
-mt_region_arg Region::argument(const Node& node, size_t at) {
+mt_region_arg GraphRegion::argument(const GraphNode& node, size_t at) {
   const Arg& arg = node.args[at];
   const ArgInfo* info = info_of(node, at);
   mt_region_arg found{};
@@ -204,13 +204,13 @@ mt_region_arg Region::argument(const Node& node, size_t at) {
 }
 
 // Returns whether the graph reads a memory outside of the region.
-bool Region::is_used_outside(const MemoryFlow& memory) const {
-  return memory.leaves ||
+bool GraphRegion::is_used_outside(const MemoryFlow& memory) const {
+  return memory.escapes ||
          !std::includes(members_.begin(), members_.end(), memory.users.begin(), memory.users.end());
 }
 
 // Says where each value comes from and goes to.
-void Region::classify(const std::vector<const void*>& constants) {
+void GraphRegion::classify(const std::vector<const void*>& constants) {
   std::vector<bool> written(bytes_.size());
   for (const mt_region_node& node : nodes_) {
     for (int32_t i = 0; i < node.num_args; ++i) {

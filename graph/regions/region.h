@@ -19,14 +19,14 @@ namespace mytorch::graph {
 // complex, and it fills the memory that it makes.
 bool fits_region(const Flow& flow, int32_t node);
 
-class Region {
+class GraphRegion {
  public:
   // The nodes are in order, fit, and lie on one device. `constants[b]` is the memory of buffer b if
   // its elements never change, and null otherwise.
-  Region(const Flow& flow, const std::vector<int32_t>& nodes,
-         const std::vector<const void*>& constants, CompileMode mode);
-  Region(const Region&) = delete;
-  Region& operator=(const Region&) = delete;
+  GraphRegion(const Flow& flow, const std::vector<int32_t>& nodes,
+              const std::vector<const void*>& constants, CompileMode mode);
+  GraphRegion(const GraphRegion&) = delete;
+  GraphRegion& operator=(const GraphRegion&) = delete;
 
   const mt_region& abi() const { return abi_; }
   // The values that the graph gives it and takes from it, in the order of mt_region_args.
@@ -43,8 +43,8 @@ class Region {
 
  private:
   int32_t value(ValueId id);
-  void add_node(const Node& node);
-  mt_region_arg argument(const Node& node, size_t at);
+  void add_node(const GraphNode& node);
+  mt_region_arg argument(const GraphNode& node, size_t at);
   template <class T>
   const T* keep(const std::vector<T>& list);
   void classify(const std::vector<const void*>& constants);

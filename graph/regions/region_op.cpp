@@ -9,13 +9,13 @@
 #include "absl/strings/str_cat.h"
 #include "core/runtime/context.h"
 #include "dispatcher/table/fields.h"
-#include "graph/steps/made_kernel.h"
+#include "graph/steps/plan_kernel.h"
 
 namespace mytorch::graph {
 
 // Describes the step like a call of an operator, so that the parts of a plan need not know regions.
 struct RegionOp::Described {
-  Described(const Backend& backend, const Region& region, bool scratch)
+  Described(const Backend& backend, const GraphRegion& region, bool scratch)
       : name(region.name()), entry(&info) {
     const size_t inputs = region.inputs().size(), outs = region.outputs().size();
     const size_t operands = inputs + outs + (scratch ? 1 : 0);
@@ -56,7 +56,7 @@ struct RegionOp::Described {
   KernelEntry kernel{};
 };
 
-const RegionOp::Described& RegionOp::described(const Backend& backend, const Region& region,
+const RegionOp::Described& RegionOp::described(const Backend& backend, const GraphRegion& region,
                                                bool scratch) {
   std::string key = absl::StrCat(backend.name, " ", region.name(), " ", region.outputs().size(),
                                  scratch ? " scratch " : " ");
@@ -69,7 +69,7 @@ const RegionOp::Described& RegionOp::described(const Backend& backend, const Reg
   return *found;
 }
 
-std::shared_ptr<const RegionOp> RegionOp::compile(const Backend& backend, const Region& region,
+std::shared_ptr<const RegionOp> RegionOp::compile(const Backend& backend, const GraphRegion& region,
                                                   std::string* reason) {
   std::shared_ptr<RegionOp> made(new RegionOp);
   mt_compiled_region compiled{};
@@ -124,7 +124,7 @@ int RegionOp::run_region(void* /*self*/, mt_ctx* ctx, const void* args) {
 }
 
 void RegionOp::run(int slot, mt_ctx* ctx, const void* args) const {
-  run_made_kernel(described_->entry, described_->kernel, slot, ctx, args);
+  run_plan_kernel(described_->entry, described_->kernel, slot, ctx, args);
 }
 
 }  // namespace mytorch::graph

@@ -17,7 +17,7 @@ namespace mytorch::graph {
 class RegionOp {
  public:
   // Has a backend compile a region. Returns null if it declines; `reason` is then why, or "".
-  static std::shared_ptr<const RegionOp> compile(const Backend& backend, const Region& region,
+  static std::shared_ptr<const RegionOp> compile(const Backend& backend, const GraphRegion& region,
                                                  std::string* reason);
   ~RegionOp();
   RegionOp(const RegionOp&) = delete;
@@ -45,7 +45,8 @@ class RegionOp {
   static constexpr size_t kOperands = sizeof(mt_args_header) + sizeof(const RegionOp*);
 
   RegionOp() = default;
-  static const Described& described(const Backend& backend, const Region& region, bool scratch);
+  static const Described& described(const Backend& backend, const GraphRegion& region,
+                                    bool scratch);
   static int run_region(void* self, mt_ctx* ctx, const void* args);
 
   mt_compiled_region compiled_{};

@@ -48,17 +48,17 @@ const Backend* pinned_to(const OpEntry& entry, int slot) {
   return state != nullptr ? pinned_backend(*state, slot) : pins[slot].load();
 }
 
-class Regions {
+class RegionPlanner {
  public:
-  Regions(PlanParts* parts, const std::vector<NodeRun>& ran,
-          const std::vector<const void*>& constants, const std::function<void(ValueId)>& own)
+  RegionPlanner(PlanParts* parts, const std::vector<NodeRun>& ran,
+                const std::vector<const void*>& constants, const std::function<void(ValueId)>& own)
       : parts_(*parts),
         ran_(ran),
         constants_(constants),
         own_(own),
         flow_(parts->graph, memory_numbers(*parts), ordered(*parts, ran)),
         convex_(flow_.before),
-        is_taken_(parts->graph.nodes.size()) {}
+        is_claimed_(parts->graph.nodes.size()) {}
 
   void run() {
     for (const auto& [device, nodes] : offered()) {
@@ -66,13 +66,13 @@ class Regions {
         ask(*backend, nodes);
       }
     }
-    if (!taken_.empty()) emit();
+    if (!claimed_.empty()) emit();
   }
 
  private:
-  struct Taken {
+  struct ClaimedRegion {
     std::vector<int32_t> nodes;
-    std::unique_ptr<Region> region;
+    std::unique_ptr<GraphRegion> region;
     std::shared_ptr<const RegionOp> op;
   };
 
@@ -105,7 +105,7 @@ class Regions {
 
   // Returns the device of a node, or nothing if no region may have the node.
   bool offers(int32_t index, Device* device) const {
-    const Node& node = parts_.graph.nodes[index];
+    const GraphNode& node = parts_.graph.nodes[index];
     if (!fits_region(flow_, index)) return false;
     bool first = true, same = true;
     const auto look = [&](ValueId id) {
@@ -144,23 +144,23 @@ class Regions {
     std::vector<int32_t> nodes;
     for (const int32_t node : offered) {
       const Backend* pinned = pinned_to(*parts_.graph.nodes[node].entry, backend.device_slot);
-      if ((pinned == nullptr || pinned == &backend) && !is_taken_[node]) nodes.push_back(node);
+      if ((pinned == nullptr || pinned == &backend) && !is_claimed_[node]) nodes.push_back(node);
     }
     if (nodes.empty()) return;
-    const Region all(flow_, nodes, constants_, parts_.mode);
+    const GraphRegion all(flow_, nodes, constants_, parts_.mode);
     std::vector<int32_t> wanted(nodes.size());
     const int status = backend.abi.regions->claim(backend.abi.self, &all.abi(), wanted.data());
     const std::string why = take_host_error();
     if (status != MT_OK) return report(backend, " claims nothing", why);
     ConvexParts joined = convex_;
     std::vector<std::vector<int32_t>> found = split(nodes, wanted, &joined);
-    const size_t before = taken_.size();
+    const size_t before = claimed_.size();
     for (std::vector<int32_t>& each : found) compile(backend, std::move(each));
     // What was declined is no region after all.
-    for (size_t i = before; i < taken_.size(); ++i) {
-      for (const int32_t node : taken_[i].nodes) {
-        convex_.join(taken_[i].nodes[0], node);
-        is_taken_[node] = true;
+    for (size_t i = before; i < claimed_.size(); ++i) {
+      for (const int32_t node : claimed_[i].nodes) {
+        convex_.join(claimed_[i].nodes[0], node);
+        is_claimed_[node] = true;
       }
     }
   }
@@ -187,7 +187,7 @@ class Regions {
   }
 
   void compile(const Backend& backend, std::vector<int32_t> nodes) {
-    auto region = std::make_unique<Region>(flow_, nodes, constants_, parts_.mode);
+    auto region = std::make_unique<GraphRegion>(flow_, nodes, constants_, parts_.mode);
     const std::string operators = region->operators();
     // A region of views alone computes nothing.
     if (std::all_of(nodes.begin(), nodes.end(), [&](int32_t node) {
@@ -198,7 +198,7 @@ class Regions {
     std::string reason;
     std::shared_ptr<const RegionOp> op = RegionOp::compile(backend, *region, &reason);
     report(backend, absl::StrCat(op != nullptr ? " runs " : " declined ", operators), reason);
-    if (op != nullptr) taken_.push_back({std::move(nodes), std::move(region), std::move(op)});
+    if (op != nullptr) claimed_.push_back({std::move(nodes), std::move(region), std::move(op)});
   }
 
   void report(const Backend& backend, const std::string& what, const std::string& why) {
@@ -209,15 +209,15 @@ class Regions {
   }
 
   // Returns the step that runs a region.
-  Step step_of(const Taken& taken) {
-    const RegionOp& op = *taken.op;
-    const Device device = parts_.graph.buffer_of(first_value(taken)).device;
-    Step step{
+  PlanStep step_of(const ClaimedRegion& claimed) {
+    const RegionOp& op = *claimed.op;
+    const Device device = parts_.graph.buffer_of(first_value(claimed)).device;
+    PlanStep step{
         &op.entry(), checked_device_slot(device), {device.type, device.index}, op.new_args(), {},
         {}};
-    step.region = taken.op;
+    step.region = claimed.op;
     step.joined = 0;
-    for (const int32_t node : taken.nodes) step.joined += ran_[node].end - ran_[node].begin;
+    for (const int32_t node : claimed.nodes) step.joined += ran_[node].end - ran_[node].begin;
     step.joined = std::max<size_t>(step.joined, 1);
     size_t operand = 0;
     const auto give = [&](ValueId id, bool made, bool written) {
@@ -226,37 +226,37 @@ class Regions {
           &parts_.values[id].impl()->abi;
       const int32_t at = parts_.buffers[parts_.graph.values[id].buffer];
       // The memory of a node that was interpreted.
-      if (made) parts_.memories[at].kind = Memory::kArena;
+      if (made) parts_.memories[at].kind = PlanMemory::kArena;
       if (!written) return;
       if (std::find(step.written.begin(), step.written.end(), at) == step.written.end()) {
         step.written.push_back(at);
       }
     };
-    for (size_t i = 0; i < taken.region->inputs().size(); ++i) {
-      give(taken.region->inputs()[i], false, taken.region->writes(i));
+    for (size_t i = 0; i < claimed.region->inputs().size(); ++i) {
+      give(claimed.region->inputs()[i], false, claimed.region->writes(i));
     }
-    for (const ValueId id : taken.region->outputs()) give(id, true, true);
+    for (const ValueId id : claimed.region->outputs()) give(id, true, true);
     if (op.scratch_bytes() > 0) {
       field<const mt_tensor*>(step.args.get(), RegionOp::offset_of(operand)) =
           scratch(device, op.scratch_bytes());
     }
-    for (size_t i = 0; i < taken.region->generators().size(); ++i) {
-      step.random.push_back({op.offset_of_random(i), taken.region->generators()[i]});
+    for (size_t i = 0; i < claimed.region->generators().size(); ++i) {
+      step.random.push_back({op.offset_of_random(i), claimed.region->generators()[i]});
     }
     return step;
   }
-  ValueId first_value(const Taken& taken) const {
+  ValueId first_value(const ClaimedRegion& claimed) const {
     ValueId found = kNoValue;
     const auto look = [&](ValueId id) { found = found == kNoValue ? id : found; };
-    parts_.graph.nodes[taken.nodes[0]].for_each_operand(look);
-    parts_.graph.nodes[taken.nodes[0]].for_each_result(look);
+    parts_.graph.nodes[claimed.nodes[0]].for_each_operand(look);
+    parts_.graph.nodes[claimed.nodes[0]].for_each_result(look);
     return found;
   }
 
   // Returns a tensor over memory of the arena.
   const mt_tensor* scratch(const Device& device, uint64_t bytes) {
-    Memory& memory = parts_.memories.emplace_back();
-    memory.kind = Memory::kArena;
+    PlanMemory& memory = parts_.memories.emplace_back();
+    memory.kind = PlanMemory::kArena;
     memory.bytes = bytes;
     memory.device = device;
     const auto size = static_cast<int64_t>(bytes);
@@ -270,12 +270,12 @@ class Regions {
 
   // Replaces the steps and nodes by those of the new order.
   void emit() {
-    absl::flat_hash_map<int32_t, const Taken*> region_of;  // by the first node
-    for (const Taken& each : taken_) {
+    absl::flat_hash_map<int32_t, const ClaimedRegion*> region_of;  // by the first node
+    for (const ClaimedRegion& each : claimed_) {
       region_of[each.nodes[0]] = &each;
       parts_.keeps_constants = parts_.keeps_constants || each.region->has_constants();
     }
-    std::vector<Step> steps;
+    std::vector<PlanStep> steps;
     std::vector<Interpreted> nodes;
     for (const int32_t node : convex_.order()) {
       if (const auto at = region_of.find(node); at != region_of.end()) {
@@ -296,8 +296,8 @@ class Regions {
   const std::function<void(ValueId)>& own_;
   const Flow flow_;
   ConvexParts convex_;  // with the regions that were compiled
-  std::vector<Taken> taken_;
-  std::vector<bool> is_taken_;  // by node
+  std::vector<ClaimedRegion> claimed_;
+  std::vector<bool> is_claimed_;  // by node
 };
 
 }  // namespace
@@ -320,7 +320,7 @@ std::vector<const void*> constant_memory(const Recorded& recorded) {
   std::vector<const void*> found(graph.buffers.size());
   const auto count = references(recorded);
   for (size_t b = 0; b < found.size(); ++b) {
-    if (graph.buffers[b].origin != Origin::kOutside) continue;
+    if (graph.buffers[b].origin != BufferOrigin::kOutside) continue;
     const TensorImpl& impl = *recorded.outside[graph.buffers[b].index].impl();
     if (impl.refs.load() != count.at(&impl) || impl.base != nullptr ||
         impl.storage->refs.load() != 1 || (impl.storage->abi.flags & MT_STORAGE_ESCAPED) != 0) {
@@ -331,20 +331,20 @@ std::vector<const void*> constant_memory(const Recorded& recorded) {
   const auto changes = [&](ValueId id) {
     if (id != kNoValue) found[graph.values[id].buffer] = nullptr;
   };
-  for (const Node& node : graph.nodes) node.for_each_written(changes);
+  for (const GraphNode& node : graph.nodes) node.for_each_written(changes);
   for (const ValueId id : graph.results) changes(id);
   for (const GradResult& grad : graph.grads) changes(grad.grad);
   return found;
 }
 
-void take_regions(PlanParts* parts, const std::vector<NodeRun>& ran,
-                  const std::vector<const void*>& constants,
-                  const std::function<void(ValueId)>& own) {
-  const std::vector<Buffer>& buffers = parts->graph.buffers;
-  const bool any = std::any_of(buffers.begin(), buffers.end(), [&](const Buffer& buffer) {
+void compile_regions(PlanParts* parts, const std::vector<NodeRun>& ran,
+                     const std::vector<const void*>& constants,
+                     const std::function<void(ValueId)>& own) {
+  const std::vector<GraphBuffer>& buffers = parts->graph.buffers;
+  const bool any = std::any_of(buffers.begin(), buffers.end(), [&](const GraphBuffer& buffer) {
     return !compilers(checked_device_slot(buffer.device), parts->mode).empty();
   });
-  if (any) Regions(parts, ran, constants, own).run();
+  if (any) RegionPlanner(parts, ran, constants, own).run();
 }
 
 }  // namespace mytorch::graph

@@ -23,8 +23,8 @@ std::vector<const void*> constant_memory(const Recorded& recorded);
 
 // Replaces the steps and nodes that backends take by a step for each region. Must run before the
 // kinds of memories are known to be results. `own(id)` makes the plan's tensor of a value.
-void take_regions(PlanParts* parts, const std::vector<NodeRun>& ran,
-                  const std::vector<const void*>& constants,
-                  const std::function<void(ValueId)>& own);
+void compile_regions(PlanParts* parts, const std::vector<NodeRun>& ran,
+                     const std::vector<const void*>& constants,
+                     const std::function<void(ValueId)>& own);
 
 }  // namespace mytorch::graph

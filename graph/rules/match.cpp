@@ -64,12 +64,13 @@ struct Goal {
 class Matcher {
  public:
   Matcher(const Graph& graph, const GraphUses& uses,
-          const std::function<bool(const Match&)>& accepts)
+          const std::function<bool(const PatternMatch&)>& accepts)
       : graph_(graph), uses_(uses), accepts_(accepts) {}
 
   // Matches a node, then all goals.
-  bool node(const Pattern& pattern, int32_t index, std::vector<Goal> goals, Match match) const {
-    const Node& node = graph_.nodes[static_cast<size_t>(index)];
+  bool node(const Pattern& pattern, int32_t index, std::vector<Goal> goals,
+            PatternMatch match) const {
+    const GraphNode& node = graph_.nodes[static_cast<size_t>(index)];
     if (!is_pure(node) || is_view(graph_, node) || node.results.empty() ||
         node.results[0].kind != Arg::kTensor) {
       return false;
@@ -108,9 +109,9 @@ class Matcher {
   }
 
  private:
-  static bool bind(const std::string& name, const Bound& bound, Match* match) {
+  static bool bind(const std::string& name, const BoundName& bound, PatternMatch* match) {
     if (name == "_") return true;
-    if (const Bound* known = match->find(name)) {
+    if (const BoundName* known = match->find(name)) {
       return known->id == bound.id &&
              (bound.id != kNoValue || same_constant(known->constant, bound.constant));
     }
@@ -118,7 +119,7 @@ class Matcher {
     return true;
   }
 
-  bool all(std::vector<Goal> goals, Match match) const {
+  bool all(std::vector<Goal> goals, PatternMatch match) const {
     while (!goals.empty()) {
       const Goal goal = std::move(goals.back());
       goals.pop_back();
@@ -153,7 +154,7 @@ class Matcher {
           if (goal.id == kNoValue) return false;
           const BufferUses& uses = uses_.of(goal.id);
           if (!uses.is_single() || !is_first_result(uses, goal.id)) return false;
-          return node(pattern, uses.made, std::move(goals), std::move(match));
+          return node(pattern, uses.producer, std::move(goals), std::move(match));
         }
       }
     }
@@ -163,7 +164,7 @@ class Matcher {
   const ValueInfo& info(ValueId id) const { return graph_.values[static_cast<size_t>(id)]; }
 
   bool is_first_result(const BufferUses& uses, ValueId id) const {
-    const Node& node = graph_.nodes[static_cast<size_t>(uses.made)];
+    const GraphNode& node = graph_.nodes[static_cast<size_t>(uses.producer)];
     return node.results[0].kind == Arg::kTensor && node.results[0].values[0] == id;
   }
 
@@ -194,19 +195,19 @@ class Matcher {
 
   const Graph& graph_;
   const GraphUses& uses_;
-  const std::function<bool(const Match&)>& accepts_;
+  const std::function<bool(const PatternMatch&)>& accepts_;
 };
 
 }  // namespace
 
-const Bound* Match::find(const std::string& name) const {
+const BoundName* PatternMatch::find(const std::string& name) const {
   const auto found = std::find_if(names.begin(), names.end(),
                                   [&](const auto& each) { return each.first == name; });
   return found == names.end() ? nullptr : &found->second;
 }
 
 bool find_matches(const Graph& graph, const GraphUses& uses, const Pattern& pattern, int32_t root,
-                  const std::function<bool(const Match&)>& accepts) {
+                  const std::function<bool(const PatternMatch&)>& accepts) {
   return Matcher(graph, uses, accepts).node(pattern, root, {}, {});
 }
 

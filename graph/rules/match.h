@@ -13,16 +13,16 @@
 
 namespace mytorch::graph {
 
-struct Match {
-  std::vector<std::pair<std::string, Bound>> names;
+struct PatternMatch {
+  std::vector<std::pair<std::string, BoundName>> names;
   std::vector<int32_t> nodes;  // the root first; each once
 
-  const Bound* find(const std::string& name) const;
+  const BoundName* find(const std::string& name) const;
 };
 
 // Calls `accepts(match)` for each way in which a pattern matches a node and those that it uses,
 // until it returns true. Returns whether it did.
 bool find_matches(const Graph& graph, const GraphUses& uses, const Pattern& pattern, int32_t root,
-                  const std::function<bool(const Match&)>& accepts);
+                  const std::function<bool(const PatternMatch&)>& accepts);
 
 }  // namespace mytorch::graph

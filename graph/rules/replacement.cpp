@@ -31,10 +31,10 @@ Tensor zeros_of(const Graph& graph, ValueId id) {
 }
 
 // Returns which node result of the match a name of the replacement stands for.
-ValueId replaced_by(const Graph& graph, const Match& match, const std::string& name) {
+ValueId replaced_by(const Graph& graph, const PatternMatch& match, const std::string& name) {
   const int index = result_index(name);
   if (index < 0) return match.find(name)->id;
-  const Node& root = graph.nodes[static_cast<size_t>(match.nodes[0])];
+  const GraphNode& root = graph.nodes[static_cast<size_t>(match.nodes[0])];
   const auto at = static_cast<size_t>(index);
   if (at >= root.results.size() || root.results[at].kind != Arg::kTensor) {
     fail(ErrorCode::kValue, "[rewrite] the root has no ", name);
@@ -45,7 +45,7 @@ ValueId replaced_by(const Graph& graph, const Match& match, const std::string& n
 }  // namespace
 
 std::optional<Replacement> record_replacement(const Graph& graph, const Rule& rule,
-                                              const Match& match, std::string* reason) {
+                                              const PatternMatch& match, std::string* reason) {
   Replacement found;
   std::vector<Tensor> tensors;
   // Errors of operators say that the rule does not hold here.
@@ -66,9 +66,9 @@ std::optional<Replacement> record_replacement(const Graph& graph, const Rule& ru
       return tensors[static_cast<size_t>(at - found.operands.begin())];
     };
     std::vector<Tensor> results;
-    Capture capture(tensors);
+    OperatorCapture capture(tensors);
     const Evaluator evaluator(
-        graph, [&](const std::string& name) -> const Bound& { return *match.find(name); },
+        graph, [&](const std::string& name) -> const BoundName& { return *match.find(name); },
         tensor_of);
     const std::vector<Value> values = evaluator.values(rule.to.value);
     const std::vector<std::string> names =
@@ -91,16 +91,16 @@ std::optional<Replacement> record_replacement(const Graph& graph, const Rule& ru
     *reason = error.what();
     return std::nullopt;
   }
-  for (const Buffer& buffer : found.graph.buffers) {
-    if (buffer.origin == Origin::kOutside) {
+  for (const GraphBuffer& buffer : found.graph.buffers) {
+    if (buffer.origin == BufferOrigin::kOutside) {
       *reason = "the replacement refers to a tensor from outside";
       return std::nullopt;
     }
   }
-  for (const Node& node : found.graph.nodes) {
+  for (const GraphNode& node : found.graph.nodes) {
     bool writes = false;
     node.for_each_written([&](ValueId id) {
-      writes = writes || found.graph.buffer_of(id).origin == Origin::kArgument;
+      writes = writes || found.graph.buffer_of(id).origin == BufferOrigin::kArgument;
     });
     if (!writes) continue;
     *reason = "the replacement writes an operand";
@@ -146,8 +146,8 @@ std::vector<ValueId> insert(Graph* graph, const Replacement& replacement, int32_
     values[v] = static_cast<ValueId>(graph->values.size());
     graph->values.push_back(std::move(info));
   }
-  std::vector<Node> nodes = from.nodes;
-  for (Node& node : nodes) {
+  std::vector<GraphNode> nodes = from.nodes;
+  for (GraphNode& node : nodes) {
     for (std::vector<Arg>* args : {&node.args, &node.results}) {
       for (Arg& arg : *args) {
         for (ValueId& id : arg.values) {

@@ -20,7 +20,7 @@ struct Replacement {
 // Records the replacement of a match. Returns nothing, and sets `reason`, if it cannot be computed
 // or gives values of other types or geometries than those that it replaces.
 std::optional<Replacement> record_replacement(const Graph& graph, const Rule& rule,
-                                              const Match& match, std::string* reason);
+                                              const PatternMatch& match, std::string* reason);
 
 // Inserts the nodes of a replacement before node `at`. Returns the new values, one for each result.
 std::vector<ValueId> insert(Graph* graph, const Replacement& replacement, int32_t at);

@@ -19,9 +19,9 @@
 namespace mytorch::graph {
 namespace {
 
-class Rewriter {
+class GraphRewriter {
  public:
-  Rewriter(Graph* graph, const std::vector<const Rule*>& rules, CompileMode mode, Fired* fired)
+  GraphRewriter(Graph* graph, const std::vector<const Rule*>& rules, CompileMode mode, Fired* fired)
       : graph_(*graph), fired_(*fired), uses_(std::make_unique<GraphUses>(*graph)) {
     for (const Rule* rule : rules) {
       if (!is_allowed(rule->mode, mode)) continue;
@@ -49,7 +49,7 @@ class Rewriter {
     const auto found = by_operator_.find(graph_.nodes[static_cast<size_t>(root)].entry);
     if (found == by_operator_.end()) return false;
     for (const Rule* rule : found->second) {
-      const auto apply = [&](const Match& match) { return apply_match(*rule, match); };
+      const auto apply = [&](const PatternMatch& match) { return apply_match(*rule, match); };
       if (!find_matches(graph_, *uses_, rule->pattern, root, apply)) continue;
       ++fired_[rule->name];
       return true;
@@ -57,7 +57,7 @@ class Rewriter {
     return false;
   }
 
-  bool apply_match(const Rule& rule, const Match& match) {
+  bool apply_match(const Rule& rule, const PatternMatch& match) {
     if (!is_private(rule, match) || !holds(rule, match)) return false;
     const auto [first, last] = std::minmax_element(match.nodes.begin(), match.nodes.end());
     std::vector<ValueId> operands;
@@ -75,7 +75,7 @@ class Rewriter {
       }
     }
     for (const ValueId id : operands) {
-      if (uses_->of(id).made >= at || uses_->is_written(id, at, *first)) return false;
+      if (uses_->of(id).producer >= at || uses_->is_written(id, at, *first)) return false;
     }
     std::string reason;
     std::optional<Replacement> replacement = record_replacement(graph_, rule, match, &reason);
@@ -93,18 +93,18 @@ class Rewriter {
     return true;
   }
 
-  static bool is_matched(const Match& match, int32_t node) {
+  static bool is_matched(const PatternMatch& match, int32_t node) {
     return std::find(match.nodes.begin(), match.nodes.end(), node) != match.nodes.end();
   }
   // Returns whether a node of the match makes a value.
-  bool is_inside(const Match& match, ValueId id) const {
-    const int32_t made = uses_->of(id).made;
-    return made >= 0 && is_matched(match, made);
+  bool is_inside(const PatternMatch& match, ValueId id) const {
+    const int32_t producer = uses_->of(id).producer;
+    return producer >= 0 && is_matched(match, producer);
   }
 
   // The values that the replacement gives.
-  std::vector<ValueId> outputs_of(const Rule& rule, const Match& match) const {
-    const Node& root = graph_.nodes[static_cast<size_t>(match.nodes[0])];
+  std::vector<ValueId> outputs_of(const Rule& rule, const PatternMatch& match) const {
+    const GraphNode& root = graph_.nodes[static_cast<size_t>(match.nodes[0])];
     std::vector<ValueId> found;
     const auto add = [&](const std::string& name) {
       if (name == "_") return;
@@ -122,15 +122,15 @@ class Rewriter {
 
   // Returns whether nothing but the match uses what its nodes make, except what the replacement
   // gives.
-  bool is_private(const Rule& rule, const Match& match) const {
+  bool is_private(const Rule& rule, const PatternMatch& match) const {
     const std::vector<ValueId> outputs = outputs_of(rule, match);
     for (const int32_t index : match.nodes) {
       bool fine = true;
       graph_.nodes[static_cast<size_t>(index)].for_each_result([&](ValueId id) {
         const BufferUses& uses = uses_->of(id);
-        if (!uses.is_single() || uses.made != index) fine = false;
+        if (!uses.is_single() || uses.producer != index) fine = false;
         if (std::find(outputs.begin(), outputs.end(), id) != outputs.end()) return;
-        fine = fine && !uses.leaves &&
+        fine = fine && !uses.escapes &&
                std::all_of(uses.read.begin(), uses.read.end(),
                            [&](int32_t user) { return is_matched(match, user); });
       });
@@ -139,10 +139,10 @@ class Rewriter {
     return true;
   }
 
-  bool holds(const Rule& rule, const Match& match) const {
+  bool holds(const Rule& rule, const PatternMatch& match) const {
     if (!rule.has_condition) return true;
     const Evaluator evaluator(
-        graph_, [&](const std::string& name) -> const Bound& { return *match.find(name); },
+        graph_, [&](const std::string& name) -> const BoundName& { return *match.find(name); },
         nullptr);
     try {
       return evaluator.is_true(rule.condition);
@@ -153,9 +153,9 @@ class Rewriter {
   }
 
   // Returns whether the replacement reads a value that goes with the match.
-  bool uses_values_inside(const Match& match, const Replacement& replacement) const {
+  bool uses_values_inside(const PatternMatch& match, const Replacement& replacement) const {
     absl::flat_hash_set<ValueId> read;
-    for (const Node& node : replacement.graph.nodes) {
+    for (const GraphNode& node : replacement.graph.nodes) {
       node.for_each_operand([&](ValueId id) { read.insert(id); });
     }
     for (const ValueId id : replacement.graph.results) read.insert(id);
@@ -173,7 +173,7 @@ class Rewriter {
   // Returns whether nobody can tell the new values from the old ones: a value that is an operand,
   // or shares memory with another one, must neither leave the graph nor be written later.
   bool may_replace(const Replacement& replacement, int32_t first) const {
-    absl::flat_hash_set<int32_t> taken;
+    absl::flat_hash_set<int32_t> seen_buffers;
     for (size_t i = 0; i < replacement.replaced.size(); ++i) {
       const ValueId result = replacement.graph.results[i];
       const int32_t buffer = replacement.graph.values[static_cast<size_t>(result)].buffer;
@@ -185,16 +185,16 @@ class Rewriter {
       if (from != replacement.graph.arguments.end()) {
         const ValueId operand =
             replacement.operands[static_cast<size_t>(from - replacement.graph.arguments.begin())];
-        if (old.leaves ||
+        if (old.escapes ||
             uses_->is_written(operand, first, static_cast<int32_t>(graph_.nodes.size()))) {
           return false;
         }
         continue;
       }
-      const bool shared = !taken.insert(buffer).second;
+      const bool shared = !seen_buffers.insert(buffer).second;
       const bool larger = replacement.graph.buffers[static_cast<size_t>(buffer)].bytes >
                           graph_.buffer_of(replacement.replaced[i]).bytes;
-      if (old.leaves && (shared || larger)) return false;
+      if (old.escapes && (shared || larger)) return false;
     }
     return true;
   }
@@ -221,7 +221,7 @@ class Rewriter {
     return true;
   }
 
-  void commit(const Match& match, const Replacement& replacement, int32_t at) {
+  void commit(const PatternMatch& match, const Replacement& replacement, int32_t at) {
     // The views of what the match made: a value needs none, and the first user may come later.
     std::vector<bool> removed(graph_.nodes.size());
     for (const int32_t index : match.nodes) {
@@ -256,7 +256,7 @@ bool is_allowed(RuleMode rule, CompileMode mode) {
 }
 
 void rewrite(Graph* graph, const std::vector<const Rule*>& rules, CompileMode mode, Fired* fired) {
-  Rewriter(graph, rules, mode, fired).run();
+  GraphRewriter(graph, rules, mode, fired).run();
 }
 
 }  // namespace mytorch::graph

@@ -70,7 +70,7 @@ std::vector<Value> Evaluator::values(const Expr& e) const {
 Value Evaluator::value(const Expr& e) const {
   switch (e.kind) {
     case Expr::kName: {
-      const Bound& bound = lookup_(e.text);
+      const BoundName& bound = lookup_(e.text);
       if (bound.id == kNoValue) return bound.constant;
       if (tensors_ == nullptr) refuse_rule(e, "a condition cannot read elements");
       return tensors_(bound.id);
@@ -138,7 +138,7 @@ bool Evaluator::is_true(const Expr& e) const {
 
 bool Evaluator::facts(const Expr& e, Facts* found) const {
   if (e.kind == Expr::kName) {
-    const Bound& bound = lookup_(e.text);
+    const BoundName& bound = lookup_(e.text);
     if (bound.id == kNoValue) return false;
     const ValueInfo& info = graph_.values[static_cast<size_t>(bound.id)];
     *found = {info.dtype, as_list(info.sizes).vec(), graph_.buffer_of(bound.id).device};

@@ -11,14 +11,14 @@
 namespace mytorch::graph {
 
 // What a name of a pattern stands for: a value of the graph, or a constant.
-struct Bound {
+struct BoundName {
   ValueId id = kNoValue;
   Value constant;
 };
 
 class Evaluator {
  public:
-  using Lookup = std::function<const Bound&(const std::string& name)>;
+  using Lookup = std::function<const BoundName&(const std::string& name)>;
   // Returns a tensor in place of a value of the graph. Without it, expressions may use what is
   // known of values: attributes and functions.
   using Tensors = std::function<Tensor(ValueId)>;

@@ -85,14 +85,14 @@ void sort_without_repeats(std::vector<size_t>* steps) {
 }
 
 // The earlier steps that a step must come after, and those of them whose results it reads.
-struct Earlier {
+struct EarlierSteps {
   std::vector<size_t> all, read;
 };
 
 // Finds them, and notes what the step uses.
-Earlier earlier_of(const Step& step, size_t number, Memories* memories) {
+EarlierSteps earlier_of(const PlanStep& step, size_t number, Memories* memories) {
   const OpInfo& op = *step.entry->info;
-  Earlier found;
+  EarlierSteps found;
   const auto read = [&](uintptr_t begin, uintptr_t end) {
     memories->read(number, begin, end, &found.read);
   };
@@ -123,10 +123,10 @@ class Distribution {
     result_.steps.emplace_back();
     seen_at_.emplace_back();
   }
-  void add(const Earlier& earlier) {
+  void add(const EarlierSteps& earlier) {
     const size_t number = result_.steps.size();
     const int stream = choose(earlier);
-    Branches::Place place;
+    Branches::StepPlace place;
     place.stream = stream;
     auto& seen = seen_[static_cast<size_t>(stream)];
     for (auto wait = earlier.all.rbegin(); wait != earlier.all.rend(); ++wait) {
@@ -154,7 +154,7 @@ class Distribution {
   // Prefers to go on behind the newest of the steps whose results are read, then a stream all of
   // whose work comes before in any case, then a new one, then the one that has been left for
   // longest.
-  int choose(const Earlier& earlier) {
+  int choose(const EarlierSteps& earlier) {
     if (tails_.empty()) return open();
     for (auto each = earlier.read.rbegin(); each != earlier.read.rend(); ++each) {
       const int stream = result_.steps[*each].stream;
@@ -207,7 +207,7 @@ BranchRun::BranchRun(const PlanParts& parts, const Branches& branches)
 }
 
 void BranchRun::before(size_t step) {
-  const Branches::Place& place = branches_.steps[step];
+  const Branches::StepPlace& place = branches_.steps[step];
   streams_.use(place.stream);
   const auto stream = static_cast<size_t>(place.stream);
   if (!begun_[stream] && place.waits.empty()) streams_.wait(begin_);

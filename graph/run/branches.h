@@ -14,12 +14,12 @@
 namespace mytorch::graph {
 
 struct Branches {
-  struct Place {
+  struct StepPlace {
     int stream = 0;             // 0: the thread's own
     std::vector<size_t> waits;  // for these steps, which are on other streams
     bool awaited = false;       // by a step of another stream
   };
-  std::vector<Place> steps;
+  std::vector<StepPlace> steps;
   int streams = 1;
 };
 

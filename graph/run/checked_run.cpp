@@ -26,7 +26,7 @@ class CheckedRun {
 
  private:
   // The memory of a buffer: a tensor that holds its storage, and where the buffer begins there.
-  struct Memory {
+  struct CheckedMemory {
     Tensor holder;
     int64_t begin = 0;  // in bytes
   };
@@ -48,28 +48,28 @@ class CheckedRun {
   void adopt_sources();
   Tensor tensor_of(ValueId id);
   void take_result(ValueId id, const Tensor& tensor);
-  void run_node(const Node& node);
+  void run_node(const GraphNode& node);
 
   const Recorded& recorded_;
   const Graph& graph_;
   const std::vector<Tensor>& arguments_;
   std::vector<Tensor> env_;  // by value
-  std::vector<Memory> memories_;
+  std::vector<CheckedMemory> memories_;
   absl::flat_hash_map<const Storage*, int32_t> buffer_of_;
   size_t node_ = 0;
 };
 
 void CheckedRun::adopt_sources() {
   for (size_t b = 0; b < graph_.buffers.size(); ++b) {
-    const Buffer& buffer = graph_.buffers[b];
+    const GraphBuffer& buffer = graph_.buffers[b];
     const auto id = static_cast<int32_t>(b);
-    if (buffer.origin == Origin::kArgument) {
+    if (buffer.origin == BufferOrigin::kArgument) {
       const ValueInfo& info = graph_.values[graph_.arguments[buffer.index]];
       const Tensor& tensor = arguments_[buffer.index];
       adopt(id, tensor, (tensor.impl()->offset() - info.offset) * element_size(info.dtype));
-    } else if (buffer.origin == Origin::kOutside) {
+    } else if (buffer.origin == BufferOrigin::kOutside) {
       adopt(id, recorded_.outside[buffer.index], 0);
-    } else if (buffer.origin == Origin::kGrad) {
+    } else if (buffer.origin == BufferOrigin::kGrad) {
       const Tensor grad = recorded_.leaf(buffer.leaf, arguments_).grad();
       if (!grad.defined()) refuse("a tensor has no grad, which the graph reads");
       adopt(id, grad, 0);
@@ -80,9 +80,9 @@ void CheckedRun::adopt_sources() {
 Tensor CheckedRun::tensor_of(ValueId id) {
   if (env_[id].defined()) return env_[id];
   const ValueInfo& info = graph_.values[id];
-  Memory& memory = memories_[info.buffer];
+  CheckedMemory& memory = memories_[info.buffer];
   if (!memory.holder.defined()) {
-    const Buffer& buffer = graph_.buffers[info.buffer];
+    const GraphBuffer& buffer = graph_.buffers[info.buffer];
     const auto bytes = static_cast<int64_t>(buffer.bytes);
     const Tensor made = Tensor::adopt(
         new_tensor(&bytes, 1, kUInt8, buffer.device, checked_device_slot(buffer.device)));
@@ -111,7 +111,7 @@ void CheckedRun::take_result(ValueId id, const Tensor& tensor) {
   if (!tensor.defined()) refuse("gives no value for %", id);
   const TensorImpl& impl = *tensor.impl();
   const ValueInfo& info = graph_.values[id];
-  Memory& memory = memories_[info.buffer];
+  CheckedMemory& memory = memories_[info.buffer];
   if (!memory.holder.defined()) {
     if (graph_.buffers[info.buffer].device != impl.device()) {
       refuse("gives a value on ", impl.device().str(), " for %", id);
@@ -130,7 +130,7 @@ void CheckedRun::take_result(ValueId id, const Tensor& tensor) {
   env_[id] = tensor;
 }
 
-void CheckedRun::run_node(const Node& node) {
+void CheckedRun::run_node(const GraphNode& node) {
   const std::vector<Value> results = interpret(node, [this](ValueId id) { return tensor_of(id); });
   for (size_t r = 0; r < results.size(); ++r) {
     const std::vector<Tensor> tensors = tensors_of(results[r]);
@@ -147,10 +147,10 @@ void CheckedRun::run_node(const Node& node) {
 std::vector<Tensor> CheckedRun::run() {
   adopt_sources();
   for (node_ = 0; node_ < graph_.nodes.size(); ++node_) run_node(graph_.nodes[node_]);
-  const auto taken = [this](ValueId id) { return id == kNoValue ? Tensor() : tensor_of(id); };
+  const auto output_of = [this](ValueId id) { return id == kNoValue ? Tensor() : tensor_of(id); };
   std::vector<Tensor> results, grads;
-  for (const ValueId id : graph_.results) results.push_back(taken(id));
-  for (const GradResult& grad : graph_.grads) grads.push_back(taken(grad.grad));
+  for (const ValueId id : graph_.results) results.push_back(output_of(id));
+  for (const GradResult& grad : graph_.grads) grads.push_back(output_of(grad.grad));
   for (size_t i = 0; i < grads.size(); ++i) {
     recorded_.leaf(graph_.grads[i].leaf, arguments_).set_grad(grads[i]);
   }

@@ -80,7 +80,7 @@ std::optional<SymbolValues> DynamicShapes::sizes_of(const Guards& call, std::str
 }
 
 // Returns whether a call differs from the recordings of a family in sizes and strides alone.
-bool DynamicShapes::belongs(const Known& known, const Guards& call) const {
+bool DynamicShapes::belongs(const KnownFamily& known, const Guards& call) const {
   const Guards& guards = known.guards;
   if (guards.constants != call.constants || !(guards.thread == call.thread) ||
       guards.epoch != call.epoch || guards.arguments.size() != call.arguments.size()) {
@@ -109,7 +109,7 @@ std::optional<DynamicShapes::Instance> DynamicShapes::instance(const Guards& cal
   const std::optional<SymbolValues> sizes = sizes_of(call, reason);
   if (!sizes) return std::nullopt;
   std::optional<Instance> found;
-  for (const Known& known : known_) {
+  for (const KnownFamily& known : known_) {
     if (!belongs(known, call)) continue;
     std::optional<std::vector<Recorded>> parts = known.family.at(*sizes, reason);
     if (!parts) continue;
@@ -163,7 +163,7 @@ std::string DynamicShapes::add(const Guards& guards, const Recorded& recorded,
     parts = {recorded};
   }
   // Recordings from before an option changed hold for no call any more.
-  known_.remove_if([&](const Known& known) { return known.guards.epoch != guards.epoch; });
+  known_.remove_if([&](const KnownFamily& known) { return known.guards.epoch != guards.epoch; });
   for (auto known = known_.begin(); known != known_.end(); ++known) {
     if (!belongs(*known, guards)) continue;
     std::string differs = known->family.add(parts, *sizes);
@@ -180,8 +180,8 @@ std::string DynamicShapes::add(const Guards& guards, const Recorded& recorded,
 }
 
 std::optional<DynamicShapes::Symbolic> DynamicShapes::symbolic(const Guards& guards) const {
-  std::vector<Family::Place> places(names_.size());
-  for (const Known& known : known_) {
+  std::vector<Family::SymbolPlace> places(names_.size());
+  for (const KnownFamily& known : known_) {
     if (!belongs(known, guards) || !known.family.ready()) continue;
     for (size_t i = dims_.size(); i-- > 0;) {
       places[symbol_of_[i]] = {static_cast<size_t>(dims_[i].argument), dim_of(dims_[i], guards)};

@@ -45,7 +45,7 @@ class DynamicShapes {
   std::optional<Symbolic> symbolic(const Guards& guards) const;
 
  private:
-  struct Known {
+  struct KnownFamily {
     Guards guards;
     std::shared_ptr<Joint> joint;
     Family family;
@@ -53,14 +53,14 @@ class DynamicShapes {
   // Returns the sizes of the symbols, or nothing and why.
   std::optional<SymbolValues> sizes_of(const Guards& call, std::string* reason) const;
   size_t dim_of(const DynamicDim& each, const Guards& call) const;
-  bool belongs(const Known& known, const Guards& call) const;
+  bool belongs(const KnownFamily& known, const Guards& call) const;
 
   std::vector<DynamicDim> dims_;
   std::vector<size_t> symbol_of_;  // of each dimension
   std::vector<std::string> names_;
   std::vector<bool> declared_;
   size_t most_;
-  std::list<Known> known_;  // the newest first
+  std::list<KnownFamily> known_;  // the newest first
 };
 
 }  // namespace mytorch::graph

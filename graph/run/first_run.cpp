@@ -12,9 +12,9 @@
 #include "dispatcher/table/fields.h"
 #include "graph/fusion/fusion.h"
 #include "graph/regions/regions.h"
+#include "graph/run/arena.h"
 #include "graph/run/kept_steps.h"
 #include "graph/steps/interpret.h"
-#include "graph/steps/memory.h"
 #include "graph/steps/plan_parts.h"
 
 namespace mytorch::graph {
@@ -31,7 +31,7 @@ class FirstRun {
     const auto [at, added] =
         memory_of_.try_emplace(storage->abi.id, static_cast<int32_t>(memories_.size()));
     if (added) {
-      Memory& found = memories_.emplace_back();
+      PlanMemory& found = memories_.emplace_back();
       found.id = storage->abi.id;
       found.bytes = storage->bytes;
       found.device = storage->device;
@@ -47,7 +47,7 @@ class FirstRun {
 
   // Returns a tensor of the plan like another one.
   const Tensor& header(const mt_tensor& like, int32_t memory_id) {
-    Memory& memory = memories_[memory_id];
+    PlanMemory& memory = memories_[memory_id];
     const auto ndim = static_cast<size_t>(like.dl.ndim);
     const IntList sizes(like.dl.shape, ndim), strides(like.dl.strides, ndim);
     const ScalarType dtype = from_abi(like.dl.dtype);
@@ -70,15 +70,15 @@ class FirstRun {
   }
 
   // Notes a kernel call, which is about to run or has run.
-  void note(const KernelCall& call, const Node& node) {
+  void note(const KernelCall& call, const GraphNode& node) {
     const OpInfo& op = *call.entry->info;
     const auto first_seen = [&](const mt_tensor* tensor, bool written) {
       const size_t known = memories_.size();
       const int32_t id = memory(storage_of(tensor));
-      Memory& memory = memories_[id];
+      PlanMemory& memory = memories_[id];
       if (memories_.size() != known) {
         if (written) {
-          memory.kind = Memory::kArena;
+          memory.kind = PlanMemory::kArena;
         } else {
           detail::retain(memory.storage);
           memory.counted = true;
@@ -86,16 +86,17 @@ class FirstRun {
       }
       return id;
     };
-    Step step{call.entry,
-              call.slot,
-              call.ctx->device,
-              KeptArgs(op, call.args,
-                       [&](const mt_tensor* tensor) {
-                         const int32_t id = first_seen(tensor, is_output(op, call.args, tensor));
-                         return &header(*tensor, id).impl()->abi;
-                       }),
-              {},
-              {}};
+    PlanStep step{call.entry,
+                  call.slot,
+                  call.ctx->device,
+                  KeptArgs(op, call.args,
+                           [&](const mt_tensor* tensor) {
+                             const int32_t id =
+                                 first_seen(tensor, is_output(op, call.args, tensor));
+                             return &header(*tensor, id).impl()->abi;
+                           }),
+                  {},
+                  {}};
     const auto writes = [&](const mt_tensor* tensor) {
       const int32_t id = memory(storage_of(tensor));
       if (std::find(step.written.begin(), step.written.end(), id) == step.written.end()) {
@@ -128,7 +129,7 @@ class FirstRun {
     });
     return found && !read;
   }
-  static Generator generator_of(const Node& node) {
+  static Generator generator_of(const GraphNode& node) {
     for (const Arg& arg : node.args) {
       if (const auto* found = std::get_if<Generator>(&arg.constant.variant())) return *found;
     }
@@ -138,9 +139,9 @@ class FirstRun {
   // Drops the memories after the first `count`, which no step refers to.
   void forget(size_t count) {
     for (; memories_.size() > count; memories_.pop_back()) {
-      Memory& last = memories_.back();
+      PlanMemory& last = memories_.back();
       memory_of_.erase(last.id);
-      let_go(last);
+      release_memory(last);
     }
   }
 
@@ -164,7 +165,7 @@ class FirstRun {
 
   // Runs a node, and notes how to run it again.
   void run_node(size_t index) {
-    const Node& node = graph_.nodes[index];
+    const GraphNode& node = graph_.nodes[index];
     const size_t begin = steps_.size();
     const uint32_t accesses = host_accesses;
     const size_t known = memories_.size();
@@ -191,30 +192,30 @@ class FirstRun {
       // Uninitialized memory, as empty() makes, has been seen by no kernel.
       node.for_each_result([&](ValueId id) {
         const size_t count = memories_.size();
-        Memory& found = memories_[memory(env_[id].impl()->storage)];
+        PlanMemory& found = memories_[memory(env_[id].impl()->storage)];
         if (memories_.size() == count) return;
-        found.kind = Memory::kArena;
+        found.kind = PlanMemory::kArena;
       });
       return;
     }
     const auto use = [&](ValueId id) {
       const size_t count = memories_.size();
-      Memory& found = memories_[memory(env_[id].impl()->storage)];
+      PlanMemory& found = memories_[memory(env_[id].impl()->storage)];
       if (memories_.size() == count) return;
       // Memory allocated without an operator, which this node is the first to write.
-      found.kind = Memory::kArena;
+      found.kind = PlanMemory::kArena;
     };
     node.for_each_operand(use);
     node.for_each_result([&](ValueId id) {
       const size_t count = memories_.size();
-      Memory& found = memories_[memory(env_[id].impl()->storage)];
-      if (memories_.size() != count) found.kind = Memory::kLoose;
+      PlanMemory& found = memories_[memory(env_[id].impl()->storage)];
+      if (memories_.size() != count) found.kind = PlanMemory::kUnplanned;
     });
     parts_.nodes.push_back({steps_.size(), index});
   }
 
   // The sizes of a graph that follow from those of other recordings must be what operators give.
-  void check_fitted(const Node& node, ValueId id, const Tensor& tensor) const {
+  void check_fitted(const GraphNode& node, ValueId id, const Tensor& tensor) const {
     const ValueInfo& info = graph_.values[id];
     const bool same = tensor.defined() && tensor.dtype() == info.dtype &&
                       tensor.sizes() == as_list(info.sizes) &&
@@ -233,7 +234,7 @@ class FirstRun {
   }
 
   // Copies between devices are no kernels.
-  bool crosses_devices(const Node& node) const {
+  bool crosses_devices(const GraphNode& node) const {
     const Device* first = nullptr;
     bool found = false;
     const auto look = [&](ValueId id) {
@@ -246,7 +247,7 @@ class FirstRun {
     return found;
   }
 
-  bool is_complex_node(const Node& node) const {
+  bool is_complex_node(const GraphNode& node) const {
     bool found = false;
     const auto look = [&](ValueId id) { found = found || is_complex(graph_.values[id].dtype); };
     node.for_each_operand(look);
@@ -262,7 +263,7 @@ class FirstRun {
         return env_[other].impl()->storage;
       }
     }
-    const Buffer& of = graph_.buffers[buffer];
+    const GraphBuffer& of = graph_.buffers[buffer];
     const auto bytes = static_cast<int64_t>(of.bytes);
     allocated_.push_back(
         Tensor::adopt(new_tensor(&bytes, 1, kUInt8, of.device, checked_device_slot(of.device))));
@@ -289,24 +290,23 @@ class FirstRun {
     const Tensor& tensor = tensor_of(id);
     const size_t count = memories_.size();
     const int32_t at = memory(tensor.impl()->storage);
-    if (memories_.size() != count) memories_[at].kind = Memory::kArena;  // that nothing has written
+    if (memories_.size() != count)
+      memories_[at].kind = PlanMemory::kArena;  // that nothing has written
     parts_.buffers[graph_.values[id].buffer] = at;
     parts_.values[id] = header(tensor.impl()->abi, at);
   }
 
   void finish(const std::vector<const void*>& constants);
-  std::vector<Lifetime> lifetimes() const;
-  void plan_arena();
 
   PlanParts& parts_;
   const Graph& graph_;
-  std::deque<Memory>& memories_;
-  std::vector<Step>& steps_;
+  std::deque<PlanMemory>& memories_;
+  std::vector<PlanStep>& steps_;
   std::vector<Tensor> env_;                           // the ordinary tensors, by value
   absl::flat_hash_map<uint64_t, int32_t> memory_of_;  // by the id of the storage
   std::vector<Tensor> allocated_;                     // without an operator
   std::vector<NodeRun> ran_;                          // each node
-  const Node* running_ = nullptr;
+  const GraphNode* running_ = nullptr;
   int depth_ = 0;              // kernel calls in progress
   size_t known_memories_ = 0;  // before the outermost of them
 };
@@ -317,12 +317,12 @@ std::vector<Tensor> FirstRun::run(const std::vector<Tensor>& arguments) {
   env_.resize(graph_.values.size());
   std::vector<Tensor> sources;
   for (size_t b = 0; b < graph_.buffers.size(); ++b) {
-    if (graph_.buffers[b].origin == Origin::kInside) continue;
+    if (graph_.buffers[b].origin == BufferOrigin::kInside) continue;
     const auto buffer = static_cast<int32_t>(b);
     sources.push_back(parts_.source(buffer, arguments));
     const int32_t id = memory(sources.back().impl()->storage);
-    Memory& found = memories_[id];
-    found.kind = Memory::kSource;
+    PlanMemory& found = memories_[id];
+    found.kind = PlanMemory::kSource;
     found.begin = parts_.begin_of(buffer, sources.back());
     parts_.buffers[b] = id;
     parts_.sources.push_back(buffer);
@@ -332,10 +332,10 @@ std::vector<Tensor> FirstRun::run(const std::vector<Tensor>& arguments) {
                           [this](const KernelCall&, const KernelRan& ran) { end_call(ran); });
     for (size_t i = 0; i < graph_.nodes.size(); ++i) run_node(i);
   }
-  const auto taken = [this](ValueId id) { return id == kNoValue ? Tensor() : tensor_of(id); };
+  const auto output_of = [this](ValueId id) { return id == kNoValue ? Tensor() : tensor_of(id); };
   std::vector<Tensor> results, grads;
-  for (const ValueId id : graph_.results) results.push_back(taken(id));
-  for (const GradResult& grad : graph_.grads) grads.push_back(taken(grad.grad));
+  for (const ValueId id : graph_.results) results.push_back(output_of(id));
+  for (const GradResult& grad : graph_.grads) grads.push_back(output_of(grad.grad));
   finish(constants);
   env_.clear();
   parts_.set_grads(grads, arguments);
@@ -345,7 +345,7 @@ std::vector<Tensor> FirstRun::run(const std::vector<Tensor>& arguments) {
 void FirstRun::finish(const std::vector<const void*>& constants) {
   parts_.values.resize(graph_.values.size());
   const auto owned = [this](ValueId id) { own(id); };
-  take_regions(&parts_, ran_, constants, owned);
+  compile_regions(&parts_, ran_, constants, owned);
   for (const Interpreted& each : parts_.nodes) {
     graph_.nodes[each.node].for_each_operand(owned);
     graph_.nodes[each.node].for_each_result(owned);
@@ -353,94 +353,20 @@ void FirstRun::finish(const std::vector<const void*>& constants) {
   const auto leaves = [this](ValueId id) {
     if (id == kNoValue) return;
     own(id);
-    Memory& found = memories_[parts_.buffers[graph_.values[id].buffer]];
-    if (found.kind == Memory::kArena) found.kind = Memory::kResult;
+    PlanMemory& found = memories_[parts_.buffers[graph_.values[id].buffer]];
+    if (found.kind == PlanMemory::kArena) found.kind = PlanMemory::kResult;
   };
   for (const ValueId id : graph_.results) leaves(id);
   for (const GradResult& grad : graph_.grads) leaves(grad.grad);
   for (size_t i = 0; i < memories_.size(); ++i) {
-    if (memories_[i].kind != Memory::kResult && memories_[i].kind != Memory::kLoose) continue;
-    parts_.made.push_back(static_cast<int32_t>(i));
+    if (memories_[i].kind != PlanMemory::kResult && memories_[i].kind != PlanMemory::kUnplanned)
+      continue;
+    parts_.allocated.push_back(static_cast<int32_t>(i));
   }
   mark_kept_steps(&parts_);
   fuse_calls(&parts_);
   gather_kept_steps(&parts_);
-  plan_arena();
-}
-
-// Returns, for each memory, the steps at which it is in use first and last. A node counts as the
-// step that follows. Memory that is not used has a last step before the first.
-std::vector<Lifetime> FirstRun::lifetimes() const {
-  std::vector<Lifetime> found;
-  for (const Memory& memory : memories_) found.push_back({memory.bytes, SIZE_MAX, 0});
-  const TensorPlaces places = places_of(parts_);
-  const auto use = [&](size_t memory, size_t at) {
-    found[memory].first = std::min(found[memory].first, at);
-    found[memory].last = std::max(found[memory].last, at);
-  };
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    const auto tensor = [&](const mt_tensor*& t) {
-      if (const auto at = places.find(t); at != places.end()) {
-        use(static_cast<size_t>(at->second.memory), i);
-      }
-    };
-    const OpInfo& op = *steps_[i].entry->info;
-    for_each_input(op, steps_[i].args.get(),
-                   [&](const mt_tensor*& t, const ArgInfo&) { tensor(t); });
-    for_each_output(op, steps_[i].args.get(),
-                    [&](const mt_tensor*& t, const OutputInfo&) { tensor(t); });
-  }
-  for (const Interpreted& each : parts_.nodes) {
-    const auto value = [&](ValueId id) {
-      use(static_cast<size_t>(parts_.buffers[graph_.values[id].buffer]), each.before);
-    };
-    graph_.nodes[each.node].for_each_operand(value);
-    graph_.nodes[each.node].for_each_result(value);
-  }
-  return found;
-}
-
-// Gives the intermediates of each device places in one block, and those that are kept memory of
-// their own.
-void FirstRun::plan_arena() {
-  std::vector<Device> devices;
-  for (Memory& memory : memories_) {
-    // The storages of the first run go with its tensors; constants are counted.
-    if (!memory.counted) let_go(memory);
-    if (memory.kind != Memory::kArena) continue;
-    if (std::find(devices.begin(), devices.end(), memory.device) == devices.end()) {
-      devices.push_back(memory.device);
-    }
-  }
-  const std::vector<Lifetime> used = lifetimes();
-  for (size_t m = 0; m < memories_.size(); ++m) {
-    Memory& memory = memories_[m];
-    if (memory.kind != Memory::kKept || used[m].first > used[m].last) continue;
-    parts_.kept_bytes += memory.bytes;
-    const int slot = checked_device_slot(memory.device);
-    move(memory, allocate_storage(memory.device, slot, memory.bytes), true);
-  }
-  for (const Device device : devices) {
-    std::vector<Lifetime> lifetimes;
-    std::vector<Memory*> planned;
-    for (size_t m = 0; m < memories_.size(); ++m) {
-      Memory& memory = memories_[m];
-      if (memory.kind != Memory::kArena || memory.device != device) continue;
-      if (used[m].first > used[m].last) continue;  // its value stays in a fused kernel
-      lifetimes.push_back(used[m]);
-      planned.push_back(&memory);
-      parts_.intermediate_bytes += memory.bytes;
-    }
-    if (planned.empty()) continue;  // all values stay in fused kernels
-    const Placement placement = place_lifetimes(lifetimes);
-    parts_.arena_bytes += placement.bytes;
-    Storage* storage = allocate_storage(device, checked_device_slot(device),
-                                        std::max<uint64_t>(placement.bytes, 1));
-    for (size_t i = 0; i < planned.size(); ++i) {
-      if (i > 0) detail::retain(storage);
-      move(*planned[i], storage, true, static_cast<int64_t>(placement.offsets[i]));
-    }
-  }
+  plan_arena(&parts_);
 }
 
 }  // namespace

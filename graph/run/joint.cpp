@@ -70,9 +70,9 @@ struct Joint::Splitter {
 
   // Turns the arguments from `begin` on into memory that no node touches.
   static void hide(Graph* graph, size_t begin) {
-    for (Buffer& buffer : graph->buffers) {
-      if (buffer.origin == Origin::kArgument && buffer.index >= static_cast<int32_t>(begin)) {
-        buffer = {Origin::kInside, -1, {}, buffer.device, buffer.bytes};
+    for (GraphBuffer& buffer : graph->buffers) {
+      if (buffer.origin == BufferOrigin::kArgument && buffer.index >= static_cast<int32_t>(begin)) {
+        buffer = {BufferOrigin::kInside, -1, {}, buffer.device, buffer.bytes};
       }
     }
   }
@@ -87,11 +87,11 @@ struct Joint::Splitter {
       seen[static_cast<size_t>(id)] = true;
       const size_t buffer = buffer_of(id);
       reads_buffer[buffer] = true;
-      if (from.graph.buffers[buffer].origin == Origin::kInside && made_in_forward[buffer]) {
+      if (from.graph.buffers[buffer].origin == BufferOrigin::kInside && made_in_forward[buffer]) {
         saved.push_back(id);
       }
     };
-    for (const Node& node : backward.nodes) node.for_each_operand(read);
+    for (const GraphNode& node : backward.nodes) node.for_each_operand(read);
     for (const ValueId id : backward.results) read(id);
   }
 
@@ -116,15 +116,15 @@ struct Joint::Splitter {
       to.gradients_.push_back(gradients[i - num_arguments]);
       to.gradient_values_.push_back(all[i]);
     }
-    for (Buffer& buffer : backward.buffers) {
-      if (buffer.origin != Origin::kArgument) continue;
+    for (GraphBuffer& buffer : backward.buffers) {
+      if (buffer.origin != BufferOrigin::kArgument) continue;
       buffer.index = place[static_cast<size_t>(buffer.index)];
-      if (buffer.index < 0) buffer.origin = Origin::kInside;
+      if (buffer.index < 0) buffer.origin = BufferOrigin::kInside;
     }
     for (const ValueId id : saved) {
-      Buffer& buffer = backward.buffers[buffer_of(id)];
-      if (buffer.origin == Origin::kInside) {
-        buffer.origin = Origin::kArgument;
+      GraphBuffer& buffer = backward.buffers[buffer_of(id)];
+      if (buffer.origin == BufferOrigin::kInside) {
+        buffer.origin = BufferOrigin::kArgument;
         buffer.index = static_cast<int32_t>(backward.arguments.size());
       }
       backward.arguments.push_back(id);
@@ -140,7 +140,7 @@ struct Joint::Splitter {
   std::vector<ValueId> saved;
 };
 
-Joint::Joint(Capture* capture, const std::vector<Tensor>& arguments,
+Joint::Joint(OperatorCapture* capture, const std::vector<Tensor>& arguments,
              const std::vector<Tensor>& results, const PassOptions& options)
     : num_results_(results.size()), options_(options) {
   const size_t nodes = capture->size();
@@ -213,7 +213,7 @@ std::vector<Tensor> Joint::backward(const std::vector<Tensor>& saved,
   if (plan_ != nullptr) return plan_->run(arguments);
   std::vector<Tensor> results;
   planned_ = optimized(backward_, options_, &rewritten_);
-  plan_ = std::make_unique<Plan>(planned_, options_.mode, arguments, &results);
+  plan_ = std::make_unique<ReplayPlan>(planned_, options_.mode, arguments, &results);
   return results;
 }
 

@@ -24,8 +24,8 @@ class Joint {
 
   // Records the backward of `results` in the capture of the function that made them, and ends it.
   // The history of the results stays as it is.
-  Joint(Capture* capture, const std::vector<Tensor>& arguments, const std::vector<Tensor>& results,
-        const PassOptions& options);
+  Joint(OperatorCapture* capture, const std::vector<Tensor>& arguments,
+        const std::vector<Tensor>& results, const PassOptions& options);
 
   // The graph of the function. Its results are those of the function, then the saved values.
   const Recorded& forward() const { return forward_; }
@@ -62,7 +62,7 @@ class Joint {
   const PassOptions options_;
   Recorded planned_;  // backward, as its plan runs it
   Fired rewritten_;
-  std::unique_ptr<Plan> plan_;  // of backward
+  std::unique_ptr<ReplayPlan> plan_;  // of backward
 };
 
 }  // namespace mytorch::graph

@@ -17,7 +17,7 @@ struct Uses {
 };
 
 // Returns the memories that a step reads.
-std::vector<int32_t> read_by(const Step& step, const TensorPlaces& places) {
+std::vector<int32_t> read_by(const PlanStep& step, const TensorPlaces& places) {
   std::vector<int32_t> found;
   for_each_input(*step.entry->info, step.args.get(), [&](const mt_tensor*& t, const ArgInfo&) {
     if (const auto at = places.find(t); at != places.end()) found.push_back(at->second.memory);
@@ -59,8 +59,8 @@ class Marking {
   // An argument, or the grad of a leaf, may be another tensor in each call.
   void note_sources() {
     for (const int32_t buffer : parts_.sources) {
-      const Buffer& of = parts_.graph.buffers[buffer];
-      if (of.origin == Origin::kOutside && counts_writes(parts_.recorded.outside[of.index])) {
+      const GraphBuffer& of = parts_.graph.buffers[buffer];
+      if (of.origin == BufferOrigin::kOutside && counts_writes(parts_.recorded.outside[of.index])) {
         continue;
       }
       uses_[parts_.buffers[buffer]].other = true;
@@ -75,7 +75,7 @@ class Marking {
       }
     }
     for (const Interpreted& each : parts_.nodes) {
-      const Node& node = parts_.graph.nodes[each.node];
+      const GraphNode& node = parts_.graph.nodes[each.node];
       const auto other = [&](ValueId id) {
         uses_[parts_.buffers[parts_.graph.values[id].buffer]].other = true;
       };
@@ -90,10 +90,10 @@ class Marking {
 
   // Regions keep what they need themselves.
   bool may_keep(size_t index) const {
-    const Step& step = parts_.steps[index];
+    const PlanStep& step = parts_.steps[index];
     if (!step.random.empty() || step.region != nullptr || step.written.empty()) return false;
     return std::all_of(step.written.begin(), step.written.end(), [&](int32_t memory) {
-      return parts_.memories[memory].kind == Memory::kArena && !uses_[memory].other;
+      return parts_.memories[memory].kind == PlanMemory::kArena && !uses_[memory].other;
     });
   }
 
@@ -105,7 +105,7 @@ class Marking {
       return !uses.other && std::all_of(uses.writers.begin(), uses.writers.end(),
                                         [&](size_t i) { return parts_.steps[i].kept; });
     };
-    const Step& step = parts_.steps[index];
+    const PlanStep& step = parts_.steps[index];
     for (const int32_t memory : step.written) {
       const Uses& uses = uses_[memory];
       if (uses.first_node <= index) return false;
@@ -147,13 +147,13 @@ void gather_kept_steps(PlanParts* parts) {
     each.before = parts->num_kept + others_before[each.before];
   }
   std::stable_partition(parts->steps.begin(), parts->steps.end(),
-                        [](const Step& step) { return step.kept; });
+                        [](const PlanStep& step) { return step.kept; });
   const TensorPlaces places = places_of(*parts);
   std::vector<bool> read(parts->memories.size());
   for (size_t i = 0; i < parts->num_kept; ++i) {
     for (const int32_t memory : read_by(parts->steps[i], places)) read[memory] = true;
     for (const int32_t memory : parts->steps[i].written) {
-      parts->memories[memory].kind = Memory::kKept;
+      parts->memories[memory].kind = PlanMemory::kKept;
     }
   }
   for (const int32_t buffer : parts->sources) {

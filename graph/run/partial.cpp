@@ -22,7 +22,7 @@ std::string partial_text(const PlanParts& parts, size_t step, size_t nodes) {
     written.insert(parts.steps[i].written.begin(), parts.steps[i].written.end());
   }
   for (size_t i = 0; i < nodes; ++i) {
-    const Node& node = parts.graph.nodes[parts.nodes[i].node];
+    const GraphNode& node = parts.graph.nodes[parts.nodes[i].node];
     node.for_each_written(
         [&](ValueId id) { written.insert(parts.buffers[parts.graph.values[id].buffer]); });
   }
@@ -30,10 +30,10 @@ std::string partial_text(const PlanParts& parts, size_t step, size_t nodes) {
   size_t outside = 0, grads = 0;
   for (size_t b = 0; b < parts.graph.buffers.size(); ++b) {
     if (!written.contains(parts.buffers[b])) continue;
-    const Buffer& buffer = parts.graph.buffers[b];
-    outside += buffer.origin == Origin::kOutside ? 1 : 0;
-    grads += buffer.origin == Origin::kGrad ? 1 : 0;
-    if (buffer.origin == Origin::kArgument)
+    const GraphBuffer& buffer = parts.graph.buffers[b];
+    outside += buffer.origin == BufferOrigin::kOutside ? 1 : 0;
+    grads += buffer.origin == BufferOrigin::kGrad ? 1 : 0;
+    if (buffer.origin == BufferOrigin::kArgument)
       names.push_back(absl::StrCat("argument ", buffer.index));
   }
   if (outside > 0) names.push_back(several(outside, "tensor") + " from outside");

@@ -5,37 +5,37 @@
 #include <utility>
 #include <vector>
 
-#include "core/runtime/capture.h"
 #include "core/runtime/device_registry.h"
+#include "core/runtime/stream_capture.h"
 #include "core/types/errors.h"
 #include "dispatcher/choice/choice.h"
 #include "dispatcher/choice/state.h"
 #include "dispatcher/table/fields.h"
 #include "graph/fusion/fused_op.h"
 #include "graph/regions/region_op.h"
-#include "graph/run/device_graph.h"
 #include "graph/run/kept_steps.h"
 #include "graph/run/partial.h"
+#include "graph/run/plan_device_graph.h"
 #include "graph/steps/interpret.h"
 #include "graph/steps/plan_parts.h"
 #include "mytorch/thread_state.h"
 
 namespace mytorch::graph {
 
-struct Plan::Impl : PlanParts {
+struct ReplayPlan::Impl : PlanParts {
   using PlanParts::PlanParts;
 
   // A storage is told by its id, because its address may have been another's. The caller keeps it.
   void move_source(int32_t buffer, const std::vector<Tensor>& arguments) {
-    const Buffer& of = graph.buffers[buffer];
+    const GraphBuffer& of = graph.buffers[buffer];
     Tensor grad;  // others are not copied, which counts references
-    if (of.origin != Origin::kArgument && of.origin != Origin::kOutside) {
+    if (of.origin != BufferOrigin::kArgument && of.origin != BufferOrigin::kOutside) {
       grad = source(buffer, arguments);
     }
-    const Tensor& found = of.origin == Origin::kArgument  ? arguments[of.index]
-                          : of.origin == Origin::kOutside ? recorded.outside[of.index]
-                                                          : grad;
-    Memory& memory = memories[buffers[buffer]];
+    const Tensor& found = of.origin == BufferOrigin::kArgument  ? arguments[of.index]
+                          : of.origin == BufferOrigin::kOutside ? recorded.outside[of.index]
+                                                                : grad;
+    PlanMemory& memory = memories[buffers[buffer]];
     Storage* storage = found.impl()->storage;
     const int64_t begin = begin_of(buffer, found);
     if (storage->abi.id == memory.storage_id && begin == memory.begin) return;
@@ -44,7 +44,7 @@ struct Plan::Impl : PlanParts {
 
   // Runs the kernel that ran the call first. Of a call that the operator's preferred kernel
   // declines, eager calls decompose, but an observed one takes the next kernel.
-  static bool run_noted(const Step& step, mt_ctx* ctx) {
+  static bool run_noted(const PlanStep& step, mt_ctx* ctx) {
     OpState* state = step.entry->state.load(std::memory_order_acquire);
     if (step.kernel == nullptr || state == nullptr) return false;
     const int status = run_one(*state, step.slot, *step.kernel, ctx, step.args.get());
@@ -52,8 +52,8 @@ struct Plan::Impl : PlanParts {
     return status == MT_OK;
   }
 
-  void run_step(Step& step) {
-    for (const Random& random : step.random) {
+  void run_step(PlanStep& step) {
+    for (const RandomField& random : step.random) {
       field<mt_random>(step.args.get(), random.offset) =
           num_captures() == 0
               ? random.generator.next()
@@ -71,17 +71,17 @@ struct Plan::Impl : PlanParts {
     for (const int32_t id : step.written) ++memories[id].storage->abi.version;
   }
 
-  void run_node(const Node& node) {
+  void run_node(const GraphNode& node) {
     const std::vector<Value> results = interpret(node, [&](ValueId id) { return values[id]; });
     for (size_t r = 0; r < results.size(); ++r) {
       const std::vector<Tensor> tensors = tensors_of(results[r]);
       for (size_t k = 0; k < node.results[r].values.size(); ++k) {
         const ValueId id = node.results[r].values[k];
         if (id == kNoValue) continue;
-        Memory& memory = memories[buffers[graph.values[id].buffer]];
+        PlanMemory& memory = memories[buffers[graph.values[id].buffer]];
         Storage* storage = tensors[k].impl()->storage;
         if (storage == memory.storage) continue;  // a view, or an operand
-        if (memory.kind == Memory::kLoose) {
+        if (memory.kind == PlanMemory::kUnplanned) {
           detail::retain(storage);
           move(memory, storage, true);
         } else {
@@ -91,9 +91,9 @@ struct Plan::Impl : PlanParts {
     }
   }
 
-  Tensor leaving(ValueId id) const {
+  Tensor output_tensor(ValueId id) const {
     if (id == kNoValue) return {};
-    const Memory& memory = memory_of_value(id);
+    const PlanMemory& memory = memory_of_value(id);
     return tensor_over(memory.storage, graph.values[id], memory.begin);
   }
 
@@ -132,8 +132,8 @@ struct Plan::Impl : PlanParts {
   // Puts results where the caller wants them.
   void take_places(const std::vector<Storage*>& into) {
     for (size_t i = 0; i < into.size(); ++i) {
-      Memory& memory = memories[buffers[graph.values[graph.results[i]].buffer]];
-      if (into[i] == nullptr || memory.kind != Memory::kResult || memory.storage != nullptr ||
+      PlanMemory& memory = memories[buffers[graph.values[graph.results[i]].buffer]];
+      if (into[i] == nullptr || memory.kind != PlanMemory::kResult || memory.storage != nullptr ||
           memory.bytes != into[i]->bytes) {
         continue;
       }
@@ -153,69 +153,70 @@ struct Plan::Impl : PlanParts {
     }
     for (const int32_t buffer : sources) move_source(buffer, arguments);
     take_places(into);
-    for (const int32_t id : made) {
-      Memory& memory = memories[id];
-      if (memory.kind == Memory::kLoose || memory.storage != nullptr) continue;
+    for (const int32_t id : allocated) {
+      PlanMemory& memory = memories[id];
+      if (memory.kind == PlanMemory::kUnplanned || memory.storage != nullptr) continue;
       const int slot = checked_device_slot(memory.device);
       move(memory, allocate_storage(memory.device, slot, memory.bytes), true);
     }
     run_steps();
     results.reserve(graph.results.size());
-    for (const ValueId id : graph.results) results.push_back(leaving(id));
+    for (const ValueId id : graph.results) results.push_back(output_tensor(id));
     std::vector<Tensor> grads;
     grads.reserve(graph.grads.size());
-    for (const GradResult& grad : graph.grads) grads.push_back(leaving(grad.grad));
+    for (const GradResult& grad : graph.grads) grads.push_back(output_tensor(grad.grad));
     // The caller alone holds the results, so that operators may write them in place.
-    for (const int32_t id : made) let_go(memories[id]);
+    for (const int32_t id : allocated) release_memory(memories[id]);
     set_grads(grads, arguments);
     return results;
   }
 
   KeptFrom kept_from;
-  std::unique_ptr<DeviceGraph> device_graph;
+  std::unique_ptr<PlanDeviceGraph> device_graph;
   int64_t runs = 0;
 };
 
-Plan::Plan(const Recorded& recorded, CompileMode mode, const std::vector<Tensor>& arguments,
-           std::vector<Tensor>* results)
+ReplayPlan::ReplayPlan(const Recorded& recorded, CompileMode mode,
+                       const std::vector<Tensor>& arguments, std::vector<Tensor>* results)
     : impl_(std::make_unique<Impl>(recorded, mode)) {
   *results = run_first(impl_.get(), arguments);
-  if (DeviceGraph::suits(*impl_)) impl_->device_graph = std::make_unique<DeviceGraph>(impl_.get());
+  if (PlanDeviceGraph::suits(*impl_))
+    impl_->device_graph = std::make_unique<PlanDeviceGraph>(impl_.get());
 }
-Plan::~Plan() = default;
+ReplayPlan::~ReplayPlan() = default;
 
-std::vector<Tensor> Plan::run(const std::vector<Tensor>& arguments,
-                              const std::vector<Storage*>& into) {
+std::vector<Tensor> ReplayPlan::run(const std::vector<Tensor>& arguments,
+                                    const std::vector<Storage*>& into) {
   return impl_->run(arguments, into);
 }
-size_t Plan::kernel_calls() const { return impl_->steps.size(); }
-size_t Plan::fused() const {
+size_t ReplayPlan::kernel_calls() const { return impl_->steps.size(); }
+size_t ReplayPlan::fused() const {
   size_t fused = 0;
-  for (const Step& step : impl_->steps) fused += step.joined - 1;
+  for (const PlanStep& step : impl_->steps) fused += step.joined - 1;
   return fused;
 }
-bool Plan::keeps_constants() const { return impl_->keeps_constants; }
-size_t Plan::regions() const {
+bool ReplayPlan::keeps_constants() const { return impl_->keeps_constants; }
+size_t ReplayPlan::regions() const {
   return static_cast<size_t>(
       std::count_if(impl_->steps.begin(), impl_->steps.end(),
-                    [](const Step& step) { return step.region != nullptr; }));
+                    [](const PlanStep& step) { return step.region != nullptr; }));
 }
-const std::vector<std::string>& Plan::region_report() const { return impl_->region_report; }
-const std::vector<std::string>& Plan::fusion_report() const { return impl_->fusion_report; }
-bool Plan::has_device_graph() const { return impl_->device_graph != nullptr; }
-int Plan::streams() const {
+const std::vector<std::string>& ReplayPlan::region_report() const { return impl_->region_report; }
+const std::vector<std::string>& ReplayPlan::fusion_report() const { return impl_->fusion_report; }
+bool ReplayPlan::has_device_graph() const { return impl_->device_graph != nullptr; }
+int ReplayPlan::streams() const {
   return impl_->device_graph != nullptr ? impl_->device_graph->streams() : 1;
 }
-std::vector<std::string> Plan::interpreted() const {
+std::vector<std::string> ReplayPlan::interpreted() const {
   std::vector<std::string> names;
   for (const Interpreted& each : impl_->nodes) {
     names.push_back(impl_->graph.nodes[each.node].name());
   }
   return names;
 }
-size_t Plan::kept() const { return impl_->num_kept; }
-uint64_t Plan::kept_bytes() const { return impl_->kept_bytes; }
-uint64_t Plan::arena_bytes() const { return impl_->arena_bytes; }
-uint64_t Plan::intermediate_bytes() const { return impl_->intermediate_bytes; }
+size_t ReplayPlan::kept() const { return impl_->num_kept; }
+uint64_t ReplayPlan::kept_bytes() const { return impl_->kept_bytes; }
+uint64_t ReplayPlan::arena_bytes() const { return impl_->arena_bytes; }
+uint64_t ReplayPlan::intermediate_bytes() const { return impl_->intermediate_bytes; }
 
 }  // namespace mytorch::graph

@@ -16,15 +16,15 @@
 
 namespace mytorch::graph {
 
-class Plan {
+class ReplayPlan {
  public:
   // Runs the graph once, node by node, and notes the calls of its kernels. `results` receives its
   // results. `recorded` must outlive the plan. The grads of leaves are set as the graph says.
-  Plan(const Recorded& recorded, CompileMode mode, const std::vector<Tensor>& arguments,
-       std::vector<Tensor>* results);
-  ~Plan();
-  Plan(const Plan&) = delete;
-  Plan& operator=(const Plan&) = delete;
+  ReplayPlan(const Recorded& recorded, CompileMode mode, const std::vector<Tensor>& arguments,
+             std::vector<Tensor>* results);
+  ~ReplayPlan();
+  ReplayPlan(const ReplayPlan&) = delete;
+  ReplayPlan& operator=(const ReplayPlan&) = delete;
 
   // Runs the graph. The tensors must have the types and geometries of those recorded. If a kernel
   // fails, its Error is thrown; what the kernels before it wrote stays written, and the message

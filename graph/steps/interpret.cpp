@@ -8,7 +8,7 @@
 
 namespace mytorch::graph {
 
-std::vector<Value> interpret(const Node& node, const std::function<Tensor(ValueId)>& tensor_of,
+std::vector<Value> interpret(const GraphNode& node, const std::function<Tensor(ValueId)>& tensor_of,
                              uint32_t masked) {
   const OpInfo& op = node.op();
   std::vector<Value> args;

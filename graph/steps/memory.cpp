@@ -19,11 +19,11 @@ Placement place_lifetimes(const std::vector<Lifetime>& lifetimes) {
     const uint64_t bytes = (value.bytes + kLine - 1) / kLine * kLine;
     uint64_t offset = 0;
     for (const size_t other : placed) {
-      const Lifetime& taken = lifetimes[other];
-      if (taken.last < value.first || value.last < taken.first) continue;
+      const Lifetime& placed = lifetimes[other];
+      if (placed.last < value.first || value.last < placed.first) continue;
       const uint64_t begin = placement.offsets[other];
       if (offset + bytes <= begin) break;
-      offset = std::max(offset, begin + (taken.bytes + kLine - 1) / kLine * kLine);
+      offset = std::max(offset, begin + (placed.bytes + kLine - 1) / kLine * kLine);
     }
     placement.offsets[i] = offset;
     placement.bytes = std::max(placement.bytes, offset + bytes);

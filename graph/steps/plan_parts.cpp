@@ -19,19 +19,19 @@ PlanParts::PlanParts(const Recorded& of, CompileMode how)
       empty(Tensor::adopt(new_tensor(nullptr, 0, kUInt8, Device(), 0))) {}
 
 PlanParts::~PlanParts() {
-  for (Memory& memory : memories) let_go(memory);
+  for (PlanMemory& memory : memories) release_memory(memory);
 }
 
 Tensor PlanParts::source(int32_t buffer, const std::vector<Tensor>& arguments) const {
-  const Buffer& of = graph.buffers[buffer];
-  if (of.origin == Origin::kArgument) return arguments[of.index];
-  return of.origin == Origin::kOutside ? recorded.outside[of.index]
-                                       : recorded.leaf(of.leaf, arguments).grad();
+  const GraphBuffer& of = graph.buffers[buffer];
+  if (of.origin == BufferOrigin::kArgument) return arguments[of.index];
+  return of.origin == BufferOrigin::kOutside ? recorded.outside[of.index]
+                                             : recorded.leaf(of.leaf, arguments).grad();
 }
 
 int64_t PlanParts::begin_of(int32_t buffer, const Tensor& tensor) const {
-  const Buffer& of = graph.buffers[buffer];
-  if (of.origin != Origin::kArgument) return 0;
+  const GraphBuffer& of = graph.buffers[buffer];
+  if (of.origin != BufferOrigin::kArgument) return 0;
   const ValueInfo& info = graph.values[graph.arguments[of.index]];
   return (tensor.impl()->offset() - info.offset) * element_size(info.dtype);
 }
@@ -59,7 +59,7 @@ void place(TensorImpl* impl, int64_t offset, Storage* storage) {
   impl->abi.dl.data = static_cast<char*>(storage->data) + offset;
 }
 
-void move(Memory& memory, Storage* storage, bool counted, int64_t begin) {
+void move(PlanMemory& memory, Storage* storage, bool counted, int64_t begin) {
   if (memory.counted) release_storage(memory.storage);
   memory.storage = storage;
   memory.storage_id = storage->abi.id;
@@ -68,8 +68,8 @@ void move(Memory& memory, Storage* storage, bool counted, int64_t begin) {
   for (const auto& [tensor, offset] : memory.headers) place(tensor.impl(), begin + offset, storage);
 }
 
-const Tensor& header_like(PlanParts& parts, Memory& memory, const mt_tensor& like, int64_t offset,
-                          IntList sizes, IntList strides) {
+const Tensor& header_like(PlanParts& parts, PlanMemory& memory, const mt_tensor& like,
+                          int64_t offset, IntList sizes, IntList strides) {
   TensorImpl* impl = new_view(parts.empty.impl(), sizes, strides, 0, from_abi(like.dl.dtype));
   const uint32_t flags = impl->abi.flags;
   for (const auto& [known, at] : memory.headers) {
@@ -91,7 +91,7 @@ const Tensor& header_like(PlanParts& parts, Memory& memory, const mt_tensor& lik
   return memory.headers.emplace_back(Tensor::adopt(impl), offset).first;
 }
 
-void let_go(Memory& memory) {
+void release_memory(PlanMemory& memory) {
   if (memory.counted) release_storage(memory.storage);
   memory.storage = nullptr;
   memory.storage_id = 0;

@@ -25,14 +25,14 @@ class FusedOp;
 class RegionOp;
 
 // The memory that one storage had when the graph ran first.
-struct Memory {
+struct PlanMemory {
   enum Kind : uint8_t {
-    kSource,    // an argument, an outside tensor or its grad: its address may change
-    kResult,    // leaves the graph: fresh in each run
-    kLoose,     // made by an interpreted node in each run
-    kArena,     // an intermediate, which has a place in the arena
-    kKept,      // an intermediate that stays from run to run (kept_steps.h)
-    kConstant,  // made outside of the graph's kernels, and only read by them
+    kSource,     // an argument, an outside tensor or its grad: its address may change
+    kResult,     // leaves the graph: fresh in each run
+    kUnplanned,  // an interpreted node allocates it in each run, outside of the arena
+    kArena,      // an intermediate, which has a place in the arena
+    kKept,       // an intermediate that stays from run to run (kept_steps.h)
+    kConstant,   // made outside of the graph's kernels, and only read by them
   };
   Kind kind = kConstant;
   uint64_t id = 0;  // of that storage
@@ -46,19 +46,19 @@ struct Memory {
   std::vector<std::pair<Tensor, int64_t>> headers;
 };
 
-struct Random {
+struct RandomField {
   uint32_t offset;  // of the field in the arguments
   Generator generator;
 };
 
 // A call of a kernel, or a node for the interpreter.
-struct Step {
+struct PlanStep {
   const OpEntry* entry = nullptr;
   int slot = 0;
   mt_device device{};
   KeptArgs args;
   std::vector<int32_t> written;  // memories
-  std::vector<Random> random;
+  std::vector<RandomField> random;
   const KernelEntry* kernel = nullptr;  // that ran the call first
   const FusedOp* fused = nullptr;       // of a fused call, which runs its kernel directly
   std::shared_ptr<const RegionOp> region = nullptr;  // of a region, which a backend compiled
@@ -83,22 +83,22 @@ struct PlanParts {
   // bytes; 0 for other tensors.
   int64_t begin_of(int32_t buffer, const Tensor& tensor) const;
   void set_grads(const std::vector<Tensor>& grads, const std::vector<Tensor>& arguments) const;
-  const Memory& memory_of_value(ValueId id) const {
+  const PlanMemory& memory_of_value(ValueId id) const {
     return memories[buffers[graph.values[id].buffer]];
   }
 
   const Recorded& recorded;
   const Graph& graph;
   const CompileMode mode;
-  std::deque<Memory> memories;
-  std::vector<Step> steps;
+  std::deque<PlanMemory> memories;
+  std::vector<PlanStep> steps;
   std::vector<Interpreted> nodes;     // in the order of `before`
   size_t num_kept = 0;                // the first steps, whose results are kept
   std::vector<int32_t> kept_sources;  // the buffers from outside that these read
   std::vector<int32_t> sources;       // the buffers that are not made inside
   std::vector<int32_t> buffers;       // the memory of each buffer
   std::vector<Tensor> values;         // for interpreted nodes
-  std::vector<int32_t> made;          // the memories that a run makes: kResult and kLoose
+  std::vector<int32_t> allocated;     // the memories that a run allocates: kResult, kUnplanned
   Tensor empty;                       // the base of the plan's headers
   uint64_t arena_bytes = 0;
   uint64_t kept_bytes = 0;
@@ -121,13 +121,14 @@ TensorPlaces places_of(const PlanParts& parts);
 void place(TensorImpl* impl, int64_t offset, Storage* storage);
 // Moves a memory, with its headers, to `begin` in another storage. Takes over a reference to the
 // storage if `counted`.
-void move(Memory& memory, Storage* storage, bool counted, int64_t begin = 0);
+void move(PlanMemory& memory, Storage* storage, bool counted, int64_t begin = 0);
 // Returns the plan's tensor with another geometry over the same memory as a tensor of the plan,
 // which lies `offset` bytes from its beginning.
-const Tensor& header_like(PlanParts& parts, Memory& memory, const mt_tensor& like, int64_t offset,
-                          IntList sizes, IntList strides);
-// Lets the storage of a memory go. The memory must be moved before it is used again.
-void let_go(Memory& memory);
+const Tensor& header_like(PlanParts& parts, PlanMemory& memory, const mt_tensor& like,
+                          int64_t offset, IntList sizes, IntList strides);
+// Gives up the storage of a memory, and the plan's reference to it if there is one. The memory must
+// be moved before it is used again.
+void release_memory(PlanMemory& memory);
 // Returns a tensor of the value's type and geometry over a storage.
 Tensor tensor_over(Storage* storage, const ValueInfo& info, int64_t begin);
 

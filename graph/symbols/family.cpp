@@ -86,7 +86,7 @@ std::string described(std::vector<Recorded> parts, size_t index) {
   const auto holds = [&](const auto& list) {
     return !list.empty() && found >= list.data() && found < list.data() + list.size();
   };
-  for (const Node& node : graph.nodes) {
+  for (const GraphNode& node : graph.nodes) {
     for (const Arg& arg : node.args) {
       const auto* integers = std::get_if<std::vector<int64_t>>(&arg.constant.variant());
       const auto* reals = std::get_if<std::vector<double>>(&arg.constant.variant());
@@ -99,7 +99,7 @@ std::string described(std::vector<Recorded> parts, size_t index) {
   for (size_t id = 0; id < graph.values.size(); ++id) {
     const ValueInfo& info = graph.values[id];
     if (found != &info.offset && !holds(info.sizes) && !holds(info.strides)) continue;
-    for (const Node& node : graph.nodes) {
+    for (const GraphNode& node : graph.nodes) {
       bool made = false;
       node.for_each_result([&](ValueId each) { made = made || each == static_cast<ValueId>(id); });
       if (made) return absl::StrCat("the shape of ", to_text(graph, node));
@@ -248,7 +248,7 @@ std::optional<std::vector<Recorded>> Family::at(const SymbolValues& sizes,
   return found;
 }
 
-std::string Family::text(const std::vector<Place>& places) const {
+std::string Family::text(const std::vector<SymbolPlace>& places) const {
   if (!ready()) return "";
   std::vector<std::string> names;
   for (size_t i = 0; i < fitted_.symbols.size(); ++i) {
@@ -275,7 +275,7 @@ std::string Family::text(const std::vector<Place>& places) const {
   // Memory that no operator makes is as large as its values.
   const std::vector<uint64_t> covered = covered_bytes(graph);
   for (const ValueInfo& info : graph.values) {
-    Buffer& buffer = graph.buffers[static_cast<size_t>(info.buffer)];
+    GraphBuffer& buffer = graph.buffers[static_cast<size_t>(info.buffer)];
     const bool varies = std::any_of(info.sizes.begin(), info.sizes.end(),
                                     [&](const int64_t& size) { return texts.contains(&size); });
     if (varies && buffer.bytes == covered[static_cast<size_t>(info.buffer)]) {
@@ -284,7 +284,7 @@ std::string Family::text(const std::vector<Place>& places) const {
   }
   // The first dimension that is a symbol states its size in the recording.
   for (size_t i = 0; i < fitted_.symbols.size(); ++i) {
-    const Place& place = places[fitted_.symbols[i]];
+    const SymbolPlace& place = places[fitted_.symbols[i]];
     ValueInfo& info = graph.values[static_cast<size_t>(graph.arguments[place.argument])];
     texts[&info.sizes[place.dim]] = absl::StrCat(names[i], " = ", at[i]);
   }

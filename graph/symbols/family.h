@@ -42,11 +42,11 @@ class Family {
   bool ready() const { return sizes_.size() >= 3; }
   // Returns the text of the first graph with its symbols, or "" until the family is ready.
   // `places` says for each symbol the argument and the dimension that it is.
-  struct Place {
+  struct SymbolPlace {
     size_t argument;
     size_t dim;
   };
-  std::string text(const std::vector<Place>& places) const;
+  std::string text(const std::vector<SymbolPlace>& places) const;
 
  private:
   struct Fitted {

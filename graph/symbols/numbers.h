@@ -39,7 +39,7 @@ void for_each_number(Graph* graph, const Integer& integer, const Real& real) {
     for (int64_t& stride : info.strides) integer(stride, &stride);
     integer(info.offset, &info.offset);
   }
-  for (Node& node : graph->nodes) {
+  for (GraphNode& node : graph->nodes) {
     for (Arg& arg : node.args) {
       const Value::Variant& held = arg.constant.variant();
       if (const auto* scalar = std::get_if<Scalar>(&held)) {
@@ -69,8 +69,8 @@ void for_each_number(Graph* graph, const Integer& integer, const Real& real) {
   }
   const std::vector<uint64_t> now = covered_bytes(*graph);
   for (size_t b = 0; b < graph->buffers.size(); ++b) {
-    Buffer& buffer = graph->buffers[b];
-    const bool follows = buffer.origin == Origin::kArgument || buffer.bytes == before[b];
+    GraphBuffer& buffer = graph->buffers[b];
+    const bool follows = buffer.origin == BufferOrigin::kArgument || buffer.bytes == before[b];
     auto bytes = follows ? int64_t{-1} : static_cast<int64_t>(buffer.bytes);
     integer(bytes, &buffer);
     buffer.bytes = bytes == -1 ? now[b] : static_cast<uint64_t>(bytes);

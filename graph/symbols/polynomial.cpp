@@ -19,7 +19,7 @@ std::optional<int64_t> narrow(Wide value) {
   return found;
 }
 
-std::optional<int64_t> value_of(const Term& term, std::span<const int64_t> symbols) {
+std::optional<int64_t> value_of(const PolynomialTerm& term, std::span<const int64_t> symbols) {
   int64_t value = term.factor;
   for (size_t i = 0; i < term.powers.size(); ++i) {
     for (int k = 0; k < term.powers[i]; ++k) {
@@ -137,7 +137,7 @@ class PolynomialFit {
 
 std::optional<int64_t> Polynomial::at(std::span<const int64_t> symbols) const {
   Wide sum = 0;
-  for (const Term& term : terms) {
+  for (const PolynomialTerm& term : terms) {
     const auto value = value_of(term, symbols);
     if (!value) return std::nullopt;
     sum += *value;
@@ -148,7 +148,7 @@ std::optional<int64_t> Polynomial::at(std::span<const int64_t> symbols) const {
 
 std::string Polynomial::text(const std::vector<std::string>& names) const {
   std::string found;
-  for (const Term& term : terms) {
+  for (const PolynomialTerm& term : terms) {
     std::string product;
     for (size_t i = 0; i < term.powers.size(); ++i) {
       for (int k = 0; k < term.powers[i]; ++k) {

@@ -12,14 +12,14 @@ namespace mytorch::graph {
 // The values of the symbols of a graph, in order.
 using SymbolValues = std::vector<int64_t>;
 
-struct Term {
+struct PolynomialTerm {
   int64_t factor = 0;
   std::vector<uint8_t> powers;  // of the symbols; all 0 for a constant
 };
 
 // The sum of terms, divided by a number.
 struct Polynomial {
-  std::vector<Term> terms;
+  std::vector<PolynomialTerm> terms;
   int64_t divisor = 1;
 
   // Returns the value, or nothing if it is no integer or exceeds int64.

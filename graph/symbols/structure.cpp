@@ -77,8 +77,8 @@ std::string structural_difference(const Recorded& a, const Recorded& b) {
   const Graph& x = a.graph;
   const Graph& y = b.graph;
   for (size_t i = 0; i < x.nodes.size() && i < y.nodes.size(); ++i) {
-    const Node& m = x.nodes[i];
-    const Node& n = y.nodes[i];
+    const GraphNode& m = x.nodes[i];
+    const GraphNode& n = y.nodes[i];
     if (m.entry != n.entry || m.form != n.form) {
       return absl::StrCat("node ", i, " is ", m.name(), " at one size and ", n.name(),
                           " at another");
@@ -96,8 +96,8 @@ std::string structural_difference(const Recorded& a, const Recorded& b) {
               x.arguments == y.arguments && x.results == y.results &&
               same_grads(x.grads, y.grads) && same_grads(a.entry_grads, b.entry_grads);
   for (size_t i = 0; same && i < x.buffers.size(); ++i) {
-    const Buffer& m = x.buffers[i];
-    const Buffer& n = y.buffers[i];
+    const GraphBuffer& m = x.buffers[i];
+    const GraphBuffer& n = y.buffers[i];
     same = m.origin == n.origin && m.index == n.index && m.leaf == n.leaf && m.device == n.device;
   }
   for (size_t i = 0; same && i < x.values.size(); ++i) {

@@ -31,12 +31,12 @@
 namespace mytorch::nn::programs {
 namespace {
 
+using graph::BufferOrigin;
 using graph::GradResult;
 using graph::Graph;
 using graph::kNoValue;
-using graph::Origin;
 using graph::Recorded;
-using graph::Saved;
+using graph::SavedProgram;
 using graph::Schemas;
 using graph::Span;
 using graph::ValueInfo;
@@ -71,11 +71,12 @@ bool is_dense(const ValueInfo& info) {
 
 class Writer {
  public:
-  explicit Writer(const Saved& saved) : saved_(saved), needed_(saved.recorded.outside.size()) {
+  explicit Writer(const SavedProgram& saved)
+      : saved_(saved), needed_(saved.recorded.outside.size()) {
     const Graph& graph = saved.recorded.graph;
     for (const ValueInfo& info : graph.values) {
-      const graph::Buffer& buffer = graph.buffers[info.buffer];
-      if (buffer.origin != Origin::kOutside) continue;
+      const graph::GraphBuffer& buffer = graph.buffers[info.buffer];
+      if (buffer.origin != BufferOrigin::kOutside) continue;
       int64_t& needed = needed_.at(static_cast<size_t>(buffer.index));
       needed = std::max(needed, span_of(info).end * element_size(info.dtype));
     }
@@ -158,7 +159,7 @@ class Writer {
             {"storage", values ? "values" : "bytes"}};
   }
 
-  const Saved& saved_;
+  const SavedProgram& saved_;
   std::vector<int64_t> needed_;  // the bytes of each tensor from outside that the graph uses
   TensorMap stored_;
 };
@@ -213,10 +214,10 @@ class Reader {
  public:
   explicit Reader(const std::string& path) : file_(path) {}
 
-  Saved read() {
+  SavedProgram read() {
     check_format();
     const Schemas schemas = read_operators();
-    Saved saved;
+    SavedProgram saved;
     saved.recorded.graph = graph::parse_text(metadata("graph"), &schemas, &saved.symbols);
     if (!saved.symbols.empty()) {
       saved.text = metadata("graph");
@@ -233,8 +234,8 @@ class Reader {
       if (index < 0 || index > INT32_MAX || value < kNoValue || value > INT32_MAX) {
         damaged("has a grad with wrong numbers");
       }
-      saved.recorded.entry_grads.push_back(
-          {{Origin::kOutside, static_cast<int32_t>(index)}, static_cast<graph::ValueId>(value)});
+      saved.recorded.entry_grads.push_back({{BufferOrigin::kOutside, static_cast<int32_t>(index)},
+                                            static_cast<graph::ValueId>(value)});
     }
     for (const auto& [key, value] : file_.metadata()) {
       if (key.starts_with(kUser)) saved.metadata[key.substr(std::strlen(kUser))] = value;
@@ -339,7 +340,7 @@ class Reader {
     }
   }
 
-  void read_outside(const json& described, Saved* saved) {
+  void read_outside(const json& described, SavedProgram* saved) {
     Tensor tensor = read_tensor(described);
     if (boolean(member(described, "requires_grad"))) tensor.set_requires_grad(true);
     if (described.contains("grad")) tensor.set_grad(read_tensor(described["grad"]));
@@ -351,9 +352,9 @@ class Reader {
   std::set<std::string> used_;  // names of tensors
 };
 
-void save(const Saved& saved, const std::string& path) { Writer(saved).write(path); }
+void save(const SavedProgram& saved, const std::string& path) { Writer(saved).write(path); }
 
-Saved load(const std::string& path) {
+SavedProgram load(const std::string& path) {
   try {
     return Reader(path).read();
   } catch (const Error& error) {

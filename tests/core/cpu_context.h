@@ -6,6 +6,8 @@
 
 namespace mytorch {
 
-inline Context* cpu() { return static_cast<Context*>(context(kCpuSlot, {MT_DEVICE_CPU, 0})); }
+inline ThreadContext* cpu() {
+  return static_cast<ThreadContext*>(context(kCpuSlot, {MT_DEVICE_CPU, 0}));
+}
 
 }  // namespace mytorch

@@ -70,7 +70,7 @@ TEST(CpuPoolTest, ReusesBlocksOfOneSize) {
 TEST(CpuPoolTest, CountsLargeBlocks) {
   if (!kPooled) GTEST_SKIP() << "nothing is kept";
   cpu_pool::trim();
-  const cpu_pool::Stats before = cpu_pool::stats();
+  const cpu_pool::CpuPoolStats before = cpu_pool::stats();
   EXPECT_EQ(before.large_cached, 0u);
   Block block(size_t{3} << 20);
   EXPECT_GE(cpu_pool::stats().large_in_use, before.large_in_use + (3u << 20));
@@ -97,7 +97,7 @@ TEST(CpuPoolTest, BlocksMoveBetweenThreads) {
 }
 
 TEST(OutOfMemoryTest, ImpossibleSizesAreErrors) {
-  const cpu_pool::Stats before = cpu_pool::stats();
+  const cpu_pool::CpuPoolStats before = cpu_pool::stats();
   auto make = [](const std::vector<int64_t>& sizes) {
     Tensor::adopt(new_tensor(sizes.data(), static_cast<int>(sizes.size()), kFloat32, kCPU, 0));
   };

@@ -97,7 +97,7 @@ TEST_F(WorkersTest, CallerRunsPiecesThatNoWorkerBegins) {
 // A loop of microseconds is over before a sleeping worker wakes, so few wake one.
 TEST_F(WorkersTest, SleepersDoNotDelayShortLoops) {
   workers::pretend_busy(60'000);
-  const workers::Stats before = workers::stats();
+  const workers::WorkerStats before = workers::stats();
   int sum = 0;
   for (int round = 0; round < 2000; ++round) {
     std::atomic<int> done = 0;
@@ -105,8 +105,8 @@ TEST_F(WorkersTest, SleepersDoNotDelayShortLoops) {
     sum += done.load();
   }
   EXPECT_EQ(sum, 4000);
-  const workers::Stats after = workers::stats();
-  EXPECT_LT(after.taken + after.begun, before.taken + before.begun + 1000);
+  const workers::WorkerStats after = workers::stats();
+  EXPECT_LT(after.stolen + after.begun, before.stolen + before.begun + 1000);
 }
 
 TEST_F(WorkersTest, LongLoopsWakeSleepers) {

@@ -69,12 +69,12 @@ std::string saved_sizes(const std::string& folder) {
 // A run of a program that was read ends in results or an error.
 void run(Program program) {
   constexpr uint64_t kMost = 1 << 22;
-  std::vector<graph::Symbol> symbols;
+  std::vector<graph::SizeSymbol> symbols;
   graph::parse_text(program.text(), nullptr, &symbols);
   for (int i = 0; i < 4; ++i) {
     // Some at other sizes than those of the file.
-    for (graph::Symbol& symbol : symbols) symbol.size += i % 2;
-    for (const graph::Buffer& buffer :
+    for (graph::SizeSymbol& symbol : symbols) symbol.size += i % 2;
+    for (const graph::GraphBuffer& buffer :
          graph::parse_text(program.text(), nullptr, &symbols).buffers) {
       if (buffer.bytes > kMost) return;
     }
@@ -82,7 +82,7 @@ void run(Program program) {
     for (size_t k = 0; k < program.inputs().size(); ++k) {
       const Program::Port& port = program.inputs()[k];
       std::vector<int64_t> sizes = port.sizes;
-      for (const graph::Symbol& symbol : symbols) {
+      for (const graph::SizeSymbol& symbol : symbols) {
         if (symbol.argument == k) sizes[symbol.dim] = symbol.size;
       }
       inputs.push_back(zeros(sizes, TensorOptions().dtype(port.dtype)));

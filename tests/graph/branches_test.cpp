@@ -27,7 +27,7 @@ class Planned {
   Planned(const F& function, const std::vector<Tensor>& arguments) : arguments_(arguments) {
     const NoGradGuard no_grad;
     {
-      Capture capture(arguments_);
+      OperatorCapture capture(arguments_);
       recorded_ = capture.finish(function(arguments_));
     }
     parts_ = std::make_unique<PlanParts>(recorded_, CompileMode::kExact);
@@ -37,9 +37,9 @@ class Planned {
       move(parts_->memories[parts_->buffers[buffer]], found.impl()->storage, false,
            parts_->begin_of(buffer, found));
     }
-    for (const int32_t id : parts_->made) {
-      Memory& memory = parts_->memories[id];
-      if (memory.kind == Memory::kLoose) continue;
+    for (const int32_t id : parts_->allocated) {
+      PlanMemory& memory = parts_->memories[id];
+      if (memory.kind == PlanMemory::kUnplanned) continue;
       const int slot = checked_device_slot(memory.device);
       move(memory, allocate_storage(memory.device, slot, memory.bytes), true);
     }
@@ -49,7 +49,7 @@ class Planned {
   std::vector<Use> uses() const {
     std::vector<Use> found;
     for (size_t i = parts_->num_kept; i < parts_->steps.size(); ++i) {
-      const Step& step = parts_->steps[i];
+      const PlanStep& step = parts_->steps[i];
       const auto add = [&](const mt_tensor& t, bool writes) {
         if ((t.flags & MT_TENSOR_HOST) != 0) return;
         int64_t last = 0;
@@ -122,7 +122,7 @@ TEST(Branches, StepsThatUseTheSameBytesAreOrdered) {
               << " streams";
         }
       }
-      for (const Branches::Place& place : branches.steps) {
+      for (const Branches::StepPlace& place : branches.steps) {
         for (const size_t each : place.waits) EXPECT_TRUE(branches.steps[each].awaited);
       }
     }

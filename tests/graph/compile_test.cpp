@@ -262,6 +262,31 @@ TEST(Compile, OptionsOfModulesAndOptimizersRecordAgain) {
   EXPECT_EQ(w.item<float>(), 0.25f);
 }
 
+TEST(Compile, LoadedOptionsAndStateOfOptimizersAreTaken) {
+  const auto optimizer = [](const Tensor& w, double decay) {
+    return nn::optim::SGD({w}, {.lr = 0.5, .momentum = 0.5, .weight_decay = decay});
+  };
+  const Tensor given = ones({1}).requires_grad_(), w = ones({1}).requires_grad_(),
+               expected = ones({1}).requires_grad_();
+  auto source = optimizer(given, 0.25), sgd = optimizer(w, 0), eager = optimizer(expected, 0.25);
+  auto step = compile([&](const Tensor& gradient) {
+    w.set_grad(gradient.clone());
+    sgd.step();
+  });
+  for (int i = 0; i < 3; ++i) step(zeros({1}));
+  given.set_grad(ones({1}));
+  source.step();
+  const auto state = source.state_dict();
+  sgd.load_state_dict(state);
+  eager.load_state_dict(state);
+  for (int i = 0; i < 3; ++i) {
+    step(ones({1}));
+    expected.set_grad(ones({1}));
+    eager.step();
+    expect_same(w.detach(), expected.detach());
+  }
+}
+
 TEST(Compile, GradModeAndAutocastRecordAgain) {
   auto compiled = compile([](const Tensor& x) { return matmul(x, x); });
   const Tensor x = drawn_on_cpu({4, 4}, 1);

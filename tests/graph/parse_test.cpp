@@ -18,7 +18,7 @@ namespace F = nn::functional;
 
 template <class F>
 Graph recorded(const std::vector<Tensor>& arguments, const F& f) {
-  Capture capture(arguments);
+  OperatorCapture capture(arguments);
   return capture.finish(f()).graph;
 }
 
@@ -28,7 +28,7 @@ void expect_round_trip(const Graph& graph) {
   EXPECT_EQ(to_text(back), text);
   ASSERT_EQ(back.nodes.size(), graph.nodes.size()) << text;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    const Node &a = graph.nodes[i], &b = back.nodes[i];
+    const GraphNode &a = graph.nodes[i], &b = back.nodes[i];
     EXPECT_EQ(a.entry, b.entry);
     EXPECT_EQ(a.form, b.form);
     EXPECT_EQ(a.grad_mode, b.grad_mode) << to_text(graph, a);
@@ -52,7 +52,7 @@ void expect_round_trip(const Graph& graph) {
     EXPECT_EQ(a.offset, b.offset);
     EXPECT_EQ(graph.buffer_of(id).origin, back.buffer_of(id).origin) << "%" << id << "\n" << text;
   };
-  for (const Node& node : graph.nodes) {
+  for (const GraphNode& node : graph.nodes) {
     node.for_each_operand(check);
     node.for_each_result(check);
   }
@@ -250,7 +250,7 @@ TEST(ParseGraph, SymbolsStandForSizes) {
       "  %2: float32[t over 2] in %1 + n = as_strided(%1, [t over 2], [1], n)\n"
       "  %3: float32[t over 2] = mul.Tensor(%2, float32 1./sqrt(n*t))\n"
       "  return %3\n}\n";
-  std::vector<Symbol> symbols;
+  std::vector<SizeSymbol> symbols;
   const Graph graph = parse_text(text, nullptr, &symbols);
   ASSERT_EQ(symbols.size(), 2u);
   EXPECT_EQ(symbols[1].name, "t");

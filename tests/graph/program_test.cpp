@@ -325,7 +325,7 @@ TEST_F(ProgramFile, DamagedGraphsEndInErrors) {
                    is_number && random() % 3 != 0 ? kNumbers[random() % 10]
                                                   : whole.substr(other, other_size));
     }
-    graph::Saved saved;
+    graph::SavedProgram saved;
     try {
       saved.recorded.graph = graph::parse_text(text);
       for (const auto& [name, tensor] : sound.state()) {

@@ -103,7 +103,7 @@ class InterpretedRegion {
     bool is_host;
   };
   struct Node {
-    graph::Node call;
+    graph::GraphNode call;
     std::vector<std::pair<size_t, int32_t>> random;  // an argument, and the call that it takes
     std::vector<int32_t> results;
     std::vector<bool> fresh;  // of the results: whether they are no views
@@ -186,7 +186,7 @@ class InterpretedRegion {
   }
 
   void run(const Node& node, const mt_region_args& args, const std::vector<Tensor>& tensors) const {
-    graph::Node call = node.call;
+    graph::GraphNode call = node.call;
     for (const auto& [at, random] : node.random) {
       Generator generator(args.random[random].seed);
       generator.set_call(args.random[random].call);

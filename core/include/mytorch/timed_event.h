@@ -16,7 +16,7 @@ namespace mytorch {
 //
 // The CPU runs work synchronously, so its events record the time of construction. Throws
 // Error(kUnsupported) if the device has no timing events, or if this thread is capturing a graph on
-// it (mytorch/graph.h).
+// it (mytorch/device_graph.h).
 class TimedEvent {
  public:
   explicit TimedEvent(Device device = Device("cuda"));

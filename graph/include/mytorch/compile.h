@@ -12,7 +12,7 @@
 // The first call runs the function as usual and records the operators that it calls: forward,
 // backward and optimizer together. The second call with arguments of the same kind plans their
 // kernels and the memory of intermediates. Further calls run the kernels, without the function:
-// without dispatch, shape inference or allocation.
+// without dispatch, shape inference or allocation of intermediates.
 //
 // What the function does besides calling operators happens only while it is recorded. Numbers and
 // branches of C++ have the values that they had then; options of the library (training mode,

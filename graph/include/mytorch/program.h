@@ -22,7 +22,7 @@
 namespace mytorch {
 
 namespace graph {
-struct Saved;
+struct SavedProgram;
 }
 
 // Names of what a program takes, gives and keeps.
@@ -51,7 +51,7 @@ class Program {
   };
 
   // For load(); graph/formats/saved.h.
-  explicit Program(graph::Saved saved, CompileMode mode = CompileMode::kDefault);
+  explicit Program(graph::SavedProgram saved, CompileMode mode = CompileMode::kDefault);
 
   const std::vector<Port>& inputs() const;
   const std::vector<Port>& outputs() const;

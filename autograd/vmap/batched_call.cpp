@@ -1,11 +1,10 @@
-#include "dispatcher/frame/call.h"
-
 #include <cstdio>
 #include <mutex>
 #include <set>
 
 #include "autograd/vmap/rules.h"
 #include "core/types/errors.h"
+#include "dispatcher/frame/kernel_call.h"
 #include "mytorch/ops/expand.h"
 #include "mytorch/ops/select.h"
 #include "mytorch/ops/stack.h"
@@ -38,11 +37,11 @@ const Tensor* tensor_in(const Value& value) {
 
 }  // namespace
 
-Call::Call(const OpInfo& op_, std::vector<Value> given)
+BatchedCall::BatchedCall(const OpInfo& op_, std::vector<Value> given)
     : op(op_), args(std::move(given)), level_(state.level), bodies_(state.bodies) {
   parts.resize(args.size());
-  const auto add = [&](std::vector<Part>& to, const Tensor& tensor) {
-    Part part{tensor, false, 0};
+  const auto add = [&](std::vector<BatchedArg>& to, const Tensor& tensor) {
+    BatchedArg part{tensor, false, 0};
     if (!tensor.defined()) {
       to.push_back(part);
       return;
@@ -67,24 +66,24 @@ Call::Call(const OpInfo& op_, std::vector<Value> given)
   invoke = [this](const Value* values, std::vector<Value>* found) { op.boxed(values, found); };
 }
 
-int Call::find(std::string_view arg) const {
+int BatchedCall::find(std::string_view arg) const {
   for (int i = 0; i < op.num_args; ++i) {
     if (arg == op.args[i].name) return i;
   }
   return -1;
 }
 
-std::vector<Part*> Call::all() {
-  std::vector<Part*> found;
+std::vector<BatchedArg*> BatchedCall::all() {
+  std::vector<BatchedArg*> found;
   for (auto& list : parts) {
-    for (Part& part : list) {
+    for (BatchedArg& part : list) {
       if (part.tensor.defined()) found.push_back(&part);
     }
   }
   return found;
 }
 
-void Call::make_batched(Part& part) const {
+void BatchedCall::make_batched(BatchedArg& part) const {
   if (part.batched) return;
   std::vector<int64_t> sizes = part.tensor.sizes().vec();
   sizes.insert(sizes.begin(), size());
@@ -92,19 +91,19 @@ void Call::make_batched(Part& part) const {
   part.batched = true;
 }
 
-void Call::raise(Part& part, int64_t rank) const {
+void BatchedCall::raise(BatchedArg& part, int64_t rank) const {
   for (; part.rank < rank; ++part.rank) {
     part.tensor = mytorch::unsqueeze(part.tensor, part.batched ? 1 : 0);
   }
 }
 
-std::vector<Value> Call::values() const {
+std::vector<Value> BatchedCall::values() const {
   std::vector<Value> found = args;
   for (size_t i = 0; i < args.size(); ++i) {
     if (parts[i].empty()) continue;
     if (op.args[i].type == ArgType::kTensorList) {
       std::vector<Tensor> list;
-      for (const Part& part : parts[i]) list.push_back(part.tensor);
+      for (const BatchedArg& part : parts[i]) list.push_back(part.tensor);
       found[i] = std::move(list);
     } else {
       found[i] = parts[i][0].tensor;
@@ -113,14 +112,14 @@ std::vector<Value> Call::values() const {
   return found;
 }
 
-void Call::invoke_parts() {
+void BatchedCall::invoke_parts() {
   const std::vector<Value> below = values();
   results.clear();
   invoke(below.data(), &results);
 }
 
 // Returns whether the call takes random numbers.
-bool Call::draws() const {
+bool BatchedCall::draws() const {
   const int generator = find("generator");
   if (generator < 0 || op.args[generator].type != ArgType::kGenerator) return false;
   if (const int p = find("dropout_p"); p >= 0) return args[p].scalar().to_double() > 0;
@@ -130,26 +129,26 @@ bool Call::draws() const {
   return true;
 }
 
-void Call::refuse(const char* message) const {
+void BatchedCall::refuse(const char* message) const {
   if (bodies_ > 0) throw NeedsLoop();
   fail(ErrorCode::kUnsupported, "[", op.base, "] ", message);
 }
 
-void Call::check_randomness() const {
+void BatchedCall::check_randomness() const {
   if (level_->randomness != Randomness::kError) return;
   fail(ErrorCode::kUnsupported, "[", op.base,
        "] random numbers inside vmap: pass {.randomness = \"different\"} to draw other numbers for "
        "each example, or \"same\" for the same numbers for all");
 }
 
-std::vector<Value> Call::run(Rule rule) {
+std::vector<Value> BatchedCall::run(BatchRule rule) {
   if (recorded_by_body && body != nullptr) rule = nullptr;
   const bool draws = rule != nullptr && this->draws();
   if (draws) check_randomness();
   if (!any_dim_ && !draws && !recorded_by_body &&
       (body == nullptr || originals_.empty() || rule != nullptr)) {
     {
-      const Scope scope(outside());
+      const BatchScope scope(outside());
       invoke_parts();
     }
     shared = true;
@@ -158,14 +157,14 @@ std::vector<Value> Call::run(Rule rule) {
   if (rule != nullptr) {
     bool covered;
     {
-      const Scope scope(outside());
+      const BatchScope scope(outside());
       covered = rule(*this);
     }
     if (covered) return wrapped();
   }
   if (body != nullptr) {
     try {
-      const Scope scope({state.level, state.recorded, state.bodies + 1});
+      const BatchScope scope({state.level, state.recorded, state.bodies + 1});
       std::vector<Value> found;
       body(&found);
       return found;
@@ -180,7 +179,7 @@ std::vector<Value> Call::run(Rule rule) {
   return loop();
 }
 
-Value Call::wrapped(const Value& result, bool is_shared) const {
+Value BatchedCall::wrapped(const Value& result, bool is_shared) const {
   const auto one = [&](const Tensor& value) {
     if (!value.defined()) return value;
     for (const Tensor& original : originals_) {
@@ -201,7 +200,7 @@ Value Call::wrapped(const Value& result, bool is_shared) const {
   return result;
 }
 
-std::vector<Value> Call::wrapped() {
+std::vector<Value> BatchedCall::wrapped() {
   std::vector<Value> found;
   for (size_t i = 0; i < results.size(); ++i) {
     found.push_back(wrapped(results[i], shared || static_cast<int>(i) == shared_result));
@@ -209,7 +208,7 @@ std::vector<Value> Call::wrapped() {
   return found;
 }
 
-std::vector<Value> Call::loop() {
+std::vector<Value> BatchedCall::loop() {
   for (int i = 0; i < op.num_args; ++i) {
     if (op.args[i].written && (parts[i].size() != 1 || !parts[i][0].batched)) {
       refuse("writes a tensor that all examples share: call it outside of vmap");
@@ -224,12 +223,12 @@ std::vector<Value> Call::loop() {
   const uint64_t call = generator.call();
   std::vector<std::vector<Value>> rows;
   {
-    const Scope scope(outside());
-    const std::vector<std::vector<Part>> all_parts = parts;
+    const BatchScope scope(outside());
+    const std::vector<std::vector<BatchedArg>> all_parts = parts;
     for (int64_t b = 0; b < size(); ++b) {
       for (size_t i = 0; i < parts.size(); ++i) {
         for (size_t k = 0; k < parts[i].size(); ++k) {
-          const Part& from = all_parts[i][k];
+          const BatchedArg& from = all_parts[i][k];
           if (from.batched) parts[i][k].tensor = mytorch::select(from.tensor, 0, b);
         }
       }

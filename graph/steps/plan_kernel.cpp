@@ -1,4 +1,4 @@
-#include "graph/steps/made_kernel.h"
+#include "graph/steps/plan_kernel.h"
 
 #include <string>
 #include <utility>
@@ -12,14 +12,14 @@ namespace mytorch::graph {
 namespace {
 
 [[noreturn]] void fail_kernel(const OpInfo& info, mt_ctx* ctx, int status) {
-  std::string message = std::exchange(static_cast<Context*>(ctx)->error, {});
+  std::string message = std::exchange(static_cast<ThreadContext*>(ctx)->error, {});
   if (message.empty()) message = absl::StrCat("the kernel failed with status ", status);
   fail_status(status, info.base, message);
 }
 
 }  // namespace
 
-void run_made_kernel(const OpEntry& entry, const KernelEntry& kernel, int slot, mt_ctx* ctx,
+void run_plan_kernel(const OpEntry& entry, const KernelEntry& kernel, int slot, mt_ctx* ctx,
                      const void* args) {
   int status;
   if (anybody_observes()) [[unlikely]] {

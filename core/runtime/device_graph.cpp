@@ -1,11 +1,11 @@
-#include "mytorch/graph.h"
+#include "mytorch/device_graph.h"
 
 #include <utility>
 #include <vector>
 
-#include "core/runtime/capture.h"
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
+#include "core/runtime/stream_capture.h"
 #include "core/types/errors.h"
 
 namespace mytorch {
@@ -19,7 +19,7 @@ void check(int status, Device device, const char* what) {
 
 }  // namespace
 
-struct Graph::Impl {
+struct DeviceGraph::Impl {
   explicit Impl(Device where)
       : device(where), slot(checked_device_slot(where)), type(device_type(slot)) {}
   ~Impl() { forget(); }
@@ -41,7 +41,7 @@ struct Graph::Impl {
       fail(ErrorCode::kUnsupported, "[Graph] ", device.str(), " does not support graphs");
     }
     forget();
-    Capture capture;
+    StreamCapture capture;
     capture.device = device;
     capture.slot = slot;
     capture.stream = stream = used = ctx()->stream;
@@ -69,7 +69,7 @@ struct Graph::Impl {
   }
 
   // Reset the generators, because capture drew no numbers.
-  void finish(Capture& capture) {
+  void finish(StreamCapture& capture) {
     remove_capture(&capture);
     draws = std::move(capture.draws);
     for (GraphDraws& each : draws) {
@@ -112,13 +112,13 @@ struct Graph::Impl {
   std::vector<GraphDraws> draws;
 };
 
-Graph::Graph(Device device) : impl_(new Impl(device)) {}
-Graph::~Graph() = default;
-Graph::Graph(Graph&&) noexcept = default;
-Graph& Graph::operator=(Graph&&) noexcept = default;
-void Graph::capture(const std::function<void()>& function) { impl_->capture(function); }
-void Graph::replay() { impl_->replay(); }
-bool Graph::captured() const { return impl_->graph != nullptr; }
+DeviceGraph::DeviceGraph(Device device) : impl_(new Impl(device)) {}
+DeviceGraph::~DeviceGraph() = default;
+DeviceGraph::DeviceGraph(DeviceGraph&&) noexcept = default;
+DeviceGraph& DeviceGraph::operator=(DeviceGraph&&) noexcept = default;
+void DeviceGraph::capture(const std::function<void()>& function) { impl_->capture(function); }
+void DeviceGraph::replay() { impl_->replay(); }
+bool DeviceGraph::captured() const { return impl_->graph != nullptr; }
 
 // ---- work outside a capture
 
@@ -131,7 +131,7 @@ void (*before_uncaptured)() = [] {};
 void run_uncaptured(Device device, const std::function<void()>& function) {
   if ((thread_state.wanted & thread_state.layers & kLayerCapture) != 0) before_uncaptured();
   const LayerMask unrecorded(kLayerCapture);
-  const Capture* capture = find_capture(device);
+  const StreamCapture* capture = find_capture(device);
   if (capture == nullptr) return function();
   const DeviceType& type = device_type(capture->slot);
   mt_ctx* ctx = context(capture->slot, {device.type, device.index});

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "absl/container/inlined_vector.h"
-#include "core/runtime/capture.h"
 #include "core/runtime/context.h"
+#include "core/runtime/stream_capture.h"
 #include "core/tensor/spec.h"
 #include "dispatcher/choice/choice.h"
 #include "dispatcher/choice/complex.h"

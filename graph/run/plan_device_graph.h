@@ -1,4 +1,4 @@
-// The steps of a plan as one graph of the device (mytorch/graph.h): a replay is one launch.
+// The steps of a plan as one graph of the device (mytorch/device_graph.h): a replay is one launch.
 //
 // A device graph has fixed addresses. Arguments are copied into memory of the plan before a replay,
 // and results out of it after. Tensors from outside are used where they lie: if one moves, the
@@ -19,18 +19,18 @@
 #include "absl/container/flat_hash_set.h"
 #include "graph/run/branches.h"
 #include "graph/steps/plan_parts.h"
-#include "mytorch/graph.h"
+#include "mytorch/device_graph.h"
 #include "mytorch/timed_event.h"
 
 namespace mytorch::graph {
 
-class DeviceGraph {
+class PlanDeviceGraph {
  public:
   // Returns whether the device graph can stand for the steps of a plan: all run on one device that
   // has graphs and may be captured, none reads the host's memory, and none writes an argument.
   static bool suits(const PlanParts& parts);
 
-  explicit DeviceGraph(PlanParts* parts);
+  explicit PlanDeviceGraph(PlanParts* parts);
 
   // Queues the steps of the plan; on the streams of `branches` if it is not null.
   using RunSteps = std::function<void(BranchRun* branches)>;
@@ -50,15 +50,15 @@ class DeviceGraph {
   void capture_branches(const RunSteps& run_steps);
   void replay();
   void choose();
-  Tensor leaving(ValueId id, const std::vector<Tensor>& arguments,
-                 const absl::flat_hash_map<int32_t, Tensor>& fresh) const;
+  Tensor output_tensor(ValueId id, const std::vector<Tensor>& arguments,
+                       const absl::flat_hash_map<int32_t, Tensor>& fresh) const;
 
   PlanParts& parts_;
   Device device_;
-  mytorch::Graph graph_;
+  DeviceGraph graph_;
   Branches branches_;
   // The graph with branches, while replays alternate. What is measured of both, in turns.
-  std::optional<mytorch::Graph> beside_;
+  std::optional<DeviceGraph> beside_;
   std::vector<std::pair<TimedEvent, TimedEvent>> measured_;
   bool branched_ = false;  // whether graph_ is the one with branches
   int captures_ = 0;

@@ -7,7 +7,7 @@
 namespace mytorch::graph {
 
 // Runs a kernel, as the dispatcher would: profilers see the call. Throws its Error.
-void run_made_kernel(const OpEntry& entry, const KernelEntry& kernel, int slot, mt_ctx* ctx,
+void run_plan_kernel(const OpEntry& entry, const KernelEntry& kernel, int slot, mt_ctx* ctx,
                      const void* args);
 
 }  // namespace mytorch::graph

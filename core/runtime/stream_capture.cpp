@@ -1,4 +1,4 @@
-#include "core/runtime/capture.h"
+#include "core/runtime/stream_capture.h"
 
 #include <algorithm>
 #include <mutex>
@@ -15,18 +15,19 @@ std::atomic<int> captures{0};
 
 namespace {
 
-struct State {
+struct CaptureRegistry {
   std::mutex mutex;
-  std::vector<Capture*> all;
+  std::vector<StreamCapture*> all;
   uint64_t next_id = 1;
 };
-State& state() {
-  static State* const instance = new State;  // never destroyed: threads may outlive main
+CaptureRegistry& registry() {
+  static CaptureRegistry* const instance =
+      new CaptureRegistry;  // never destroyed: threads may outlive main
   return *instance;
 }
 
-Capture* find(const State& s, Device device, void* stream) {
-  for (Capture* each : s.all) {
+StreamCapture* find(const CaptureRegistry& s, Device device, void* stream) {
+  for (StreamCapture* each : s.all) {
     if (!(each->device == device)) continue;
     const auto& side = each->side_streams;
     if (each->stream == stream || std::find(side.begin(), side.end(), stream) != side.end()) {
@@ -38,8 +39,8 @@ Capture* find(const State& s, Device device, void* stream) {
 
 }  // namespace
 
-void add_capture(Capture* capture) {
-  State& s = state();
+void add_capture(StreamCapture* capture) {
+  CaptureRegistry& s = registry();
   const std::lock_guard<std::mutex> lock(s.mutex);
   if (find(s, capture->device, capture->stream) != nullptr) {
     fail(ErrorCode::kValue, "[Graph] this thread's work on ", capture->device.str(),
@@ -50,8 +51,8 @@ void add_capture(Capture* capture) {
   detail::captures.store(static_cast<int>(s.all.size()));
 }
 
-void remove_capture(Capture* capture) {
-  State& s = state();
+void remove_capture(StreamCapture* capture) {
+  CaptureRegistry& s = registry();
   const std::lock_guard<std::mutex> lock(s.mutex);
   std::erase(s.all, capture);
   detail::captures.store(static_cast<int>(s.all.size()));
@@ -75,20 +76,20 @@ void* side_stream(const DeviceType& type, Device device) {
   return stream;
 }
 
-Capture* find_capture(const mt_ctx& ctx) {
+StreamCapture* find_capture(const mt_ctx& ctx) {
   if (num_captures() == 0 || ctx.device.type == MT_DEVICE_CPU) return nullptr;
-  State& s = state();
+  CaptureRegistry& s = registry();
   const std::lock_guard<std::mutex> lock(s.mutex);
   return find(s, Device(ctx.device.type, ctx.device.index), ctx.stream);
 }
 
-Capture* find_capture(Device device) {
+StreamCapture* find_capture(Device device) {
   if (num_captures() == 0 || device.is_cpu()) return nullptr;
   return find_capture(*context(device_slot(device.type), {device.type, device.index}));
 }
 
 mt_random captured_draw(const Generator& generator, Device device) {
-  Capture* capture = find_capture(device);
+  StreamCapture* capture = find_capture(device);
   if (capture == nullptr) return generator.next();
   // All users of a captured stream are serialized, as on any stream.
   auto known = std::find_if(

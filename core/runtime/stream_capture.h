@@ -1,6 +1,6 @@
-// Streams whose work is being captured into a graph (mytorch/graph.h), and the operations that
-// behave differently during capture: random operators, reads on the host, and work that must run
-// immediately.
+// Streams whose work is being captured into a graph (mytorch/device_graph.h), and the operations
+// that behave differently during capture: random operators, reads on the host, and work that must
+// run immediately.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ struct GraphDraws {
   void* word;      // in device memory
 };
 
-struct Capture {
+struct StreamCapture {
   uint64_t id = 0;  // never reused
   Device device;
   int slot = 0;
@@ -41,17 +41,17 @@ inline int num_captures() { return detail::captures.load(std::memory_order_relax
 
 // Registers a capture whose device, slot and stream are set. Throws Error(kValue) if its stream is
 // being captured already.
-void add_capture(Capture* capture);
-void remove_capture(Capture* capture);
+void add_capture(StreamCapture* capture);
+void remove_capture(StreamCapture* capture);
 // Returns the capture on this thread's stream of a device, or null.
-Capture* find_capture(const mt_ctx& ctx);
-Capture* find_capture(Device device);
+StreamCapture* find_capture(const mt_ctx& ctx);
+StreamCapture* find_capture(Device device);
 
 // Returns the id of that capture, or 0.
 inline uint64_t capture_of(const mt_ctx& ctx) {
   if (num_captures() == 0) [[likely]]
     return 0;
-  const Capture* capture = find_capture(ctx);
+  const StreamCapture* capture = find_capture(ctx);
   return capture != nullptr ? capture->id : 0;
 }
 

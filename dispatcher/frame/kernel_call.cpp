@@ -1,4 +1,4 @@
-#include "dispatcher/frame/call.h"
+#include "dispatcher/frame/kernel_call.h"
 
 #include <string_view>
 #include <typeinfo>
@@ -37,11 +37,11 @@ const mt_tensor* DynamicOutputs::make(void* self, int32_t index, const int64_t* 
 void DynamicOutputs::run(const OpEntry& entry, const void* args) {
   const Device device = specs_[0].device;
   const int slot = checked_device_slot(device);
-  auto* ctx = static_cast<Context*>(context(slot, {device.type, device.index}));
+  auto* ctx = static_cast<ThreadContext*>(context(slot, {device.type, device.index}));
   ctx->dynamic_output = make;
   ctx->dynamic_user = this;
   struct Reset {
-    Context* ctx;
+    ThreadContext* ctx;
     ~Reset() { ctx->dynamic_output = nullptr; }
   } reset{ctx};
   try {

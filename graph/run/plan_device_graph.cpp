@@ -1,4 +1,4 @@
-#include "graph/run/device_graph.h"
+#include "graph/run/plan_device_graph.h"
 
 #include <algorithm>
 #include <cmath>
@@ -41,7 +41,7 @@ int64_t extent(const ValueInfo& info) {
   return last + 1;
 }
 
-Device device_of(const Step& step) { return Device(step.device.type, step.device.index); }
+Device device_of(const PlanStep& step) { return Device(step.device.type, step.device.index); }
 
 // Returns whether all values in a memory lie within one of them.
 bool covers_memory(const PlanParts& parts, const ValueInfo& whole, int32_t memory) {
@@ -64,9 +64,9 @@ bool repeats(const ValueInfo& info) {
 
 }  // namespace
 
-bool DeviceGraph::suits(const PlanParts& parts) {
+bool PlanDeviceGraph::suits(const PlanParts& parts) {
   if (!parts.nodes.empty() || parts.steps.size() < kFewSteps) return false;
-  const Step& first = parts.steps[0];
+  const PlanStep& first = parts.steps[0];
   if (!has_graphs(device_type(first.slot).ops)) return false;
   absl::flat_hash_map<const mt_tensor*, size_t> memory_of;
   for (size_t m = 0; m < parts.memories.size(); ++m) {
@@ -75,7 +75,7 @@ bool DeviceGraph::suits(const PlanParts& parts) {
     }
   }
   absl::flat_hash_set<int32_t> written;
-  for (const Step& step : parts.steps) {
+  for (const PlanStep& step : parts.steps) {
     if (step.region != nullptr && !step.region->is_capturable()) return false;
     if (step.slot != first.slot || step.device.index != first.device.index) return false;
     written.insert(step.written.begin(), step.written.end());
@@ -84,7 +84,8 @@ bool DeviceGraph::suits(const PlanParts& parts) {
       if ((t->flags & MT_TENSOR_HOST) == 0 || t->storage == nullptr) return;
       // The device graph would keep the number that is there at capture.
       const auto at = memory_of.find(t);
-      fits = fits && at != memory_of.end() && parts.memories[at->second].kind == Memory::kConstant;
+      fits =
+          fits && at != memory_of.end() && parts.memories[at->second].kind == PlanMemory::kConstant;
     });
     if (!fits) return false;
   }
@@ -111,25 +112,25 @@ bool DeviceGraph::suits(const PlanParts& parts) {
   return static_cast<double>(copied) <= kBytesPerStep * static_cast<double>(parts.steps.size());
 }
 
-DeviceGraph::DeviceGraph(PlanParts* parts)
+PlanDeviceGraph::PlanDeviceGraph(PlanParts* parts)
     : parts_(*parts), device_(device_of(parts->steps[0])), graph_(device_) {
   absl::flat_hash_map<int32_t, uint64_t> writes;
-  for (const Step& step : parts_.steps) {
+  for (const PlanStep& step : parts_.steps) {
     for (const int32_t id : step.written) ++writes[id];
   }
   writes_.assign(writes.begin(), writes.end());
   for (const int32_t buffer : parts_.sources) {
-    if (parts_.graph.buffers[buffer].origin != Origin::kArgument) outside_.push_back(buffer);
+    if (parts_.graph.buffers[buffer].origin != BufferOrigin::kArgument) outside_.push_back(buffer);
   }
   for (const ValueId id : parts_.graph.results) {
     if (id == kNoValue) continue;
     const int32_t memory = parts_.buffers[parts_.graph.values[id].buffer];
-    if (parts_.memories[memory].kind == Memory::kResult) copied_out_.insert(memory);
+    if (parts_.memories[memory].kind == PlanMemory::kResult) copied_out_.insert(memory);
   }
 }
 
 // Returns whether nobody but the leaves refers to the grads of the call before.
-bool DeviceGraph::grads_are_free(const std::vector<Tensor>& arguments) const {
+bool PlanDeviceGraph::grads_are_free(const std::vector<Tensor>& arguments) const {
   for (const GradResult& grad : parts_.graph.grads) {
     if (grad.grad == kNoValue) continue;
     const int32_t memory = parts_.buffers[parts_.graph.values[grad.grad].buffer];
@@ -149,7 +150,7 @@ bool DeviceGraph::grads_are_free(const std::vector<Tensor>& arguments) const {
   return true;
 }
 
-bool DeviceGraph::outside_has_moved(const std::vector<Tensor>& arguments) const {
+bool PlanDeviceGraph::outside_has_moved(const std::vector<Tensor>& arguments) const {
   for (size_t i = 0; i < outside_.size(); ++i) {
     if (parts_.source(outside_[i], arguments).impl()->storage->abi.id != outside_ids_[i]) {
       return true;
@@ -159,12 +160,12 @@ bool DeviceGraph::outside_has_moved(const std::vector<Tensor>& arguments) const 
 }
 
 // A device graph holds the seeds of its random numbers.
-bool DeviceGraph::seeds_have_changed() const {
+bool PlanDeviceGraph::seeds_have_changed() const {
   return std::any_of(seeds_.begin(), seeds_.end(),
                      [](const auto& each) { return each.first.seed() != each.second; });
 }
 
-void DeviceGraph::capture(const std::vector<Tensor>& arguments, const RunSteps& run_steps) {
+void PlanDeviceGraph::capture(const std::vector<Tensor>& arguments, const RunSteps& run_steps) {
   ++captures_;
   outside_ids_.clear();
   for (const int32_t buffer : outside_) {
@@ -187,8 +188,8 @@ void DeviceGraph::capture(const std::vector<Tensor>& arguments, const RunSteps& 
     move(parts_.memories[parts_.buffers[info.buffer]], storage, false, -info.offset * size);
   }
   seeds_.clear();
-  for (const Step& step : parts_.steps) {
-    for (const Random& random : step.random) {
+  for (const PlanStep& step : parts_.steps) {
+    for (const RandomField& random : step.random) {
       const bool known = std::any_of(seeds_.begin(), seeds_.end(), [&](const auto& each) {
         return each.first.shares_state(random.generator);
       });
@@ -196,8 +197,8 @@ void DeviceGraph::capture(const std::vector<Tensor>& arguments, const RunSteps& 
     }
   }
   kept_.clear();
-  for (const int32_t id : parts_.made) {
-    Memory& memory = parts_.memories[id];
+  for (const int32_t id : parts_.allocated) {
+    PlanMemory& memory = parts_.memories[id];
     Storage* storage = allocate_storage(device_, checked_device_slot(device_), memory.bytes);
     const ValueInfo bytes{-1, kUInt8, {static_cast<int64_t>(memory.bytes)}, {1}, 0};
     kept_.emplace(id, tensor_over(storage, bytes, 0));
@@ -207,10 +208,10 @@ void DeviceGraph::capture(const std::vector<Tensor>& arguments, const RunSteps& 
   branched_ = false;
   capture_branches(run_steps);
   // A run without the graph sets these memories anew.
-  for (const int32_t id : parts_.made) let_go(parts_.memories[id]);
+  for (const int32_t id : parts_.allocated) release_memory(parts_.memories[id]);
 }
 
-void DeviceGraph::capture_branches(const RunSteps& run_steps) {
+void PlanDeviceGraph::capture_branches(const RunSteps& run_steps) {
   beside_.reset();
   measured_.clear();
   if (!TimedEvent::known_by(device_)) return;
@@ -229,7 +230,7 @@ void DeviceGraph::capture_branches(const RunSteps& run_steps) {
   }
 }
 
-void DeviceGraph::replay() {
+void PlanDeviceGraph::replay() {
   if (!beside_.has_value() || is_capturing(device_)) return graph_.replay();
   TimedEvent begin(device_);
   (measured_.size() % 2 == 0 ? *beside_ : graph_).replay();
@@ -237,7 +238,7 @@ void DeviceGraph::replay() {
   if (measured_.size() == kMeasured) choose();
 }
 
-void DeviceGraph::choose() {
+void PlanDeviceGraph::choose() {
   double least[2] = {HUGE_VAL, HUGE_VAL};  // with branches, without
   for (size_t i = 0; i < measured_.size(); ++i) {
     const double seconds = measured_[i].second.seconds_since(measured_[i].first);
@@ -249,8 +250,8 @@ void DeviceGraph::choose() {
   measured_.clear();
 }
 
-Tensor DeviceGraph::leaving(ValueId id, const std::vector<Tensor>& arguments,
-                            const absl::flat_hash_map<int32_t, Tensor>& fresh) const {
+Tensor PlanDeviceGraph::output_tensor(ValueId id, const std::vector<Tensor>& arguments,
+                                      const absl::flat_hash_map<int32_t, Tensor>& fresh) const {
   if (id == kNoValue) return {};
   const ValueInfo& info = parts_.graph.values[id];
   const int32_t memory = parts_.buffers[info.buffer];
@@ -267,8 +268,8 @@ Tensor DeviceGraph::leaving(ValueId id, const std::vector<Tensor>& arguments,
   return tensor_over(found.impl()->storage, info, parts_.begin_of(*source, found));
 }
 
-bool DeviceGraph::run(const std::vector<Tensor>& arguments, const RunSteps& run_steps,
-                      std::vector<Tensor>* results) {
+bool PlanDeviceGraph::run(const std::vector<Tensor>& arguments, const RunSteps& run_steps,
+                          std::vector<Tensor>* results) {
   if (captures_ > kMaxCaptures || !grads_are_free(arguments)) return false;
   const LayerMask masked(~0u);
   if (captures_ == 0 || outside_has_moved(arguments) || seeds_have_changed()) {
@@ -289,10 +290,11 @@ bool DeviceGraph::run(const std::vector<Tensor>& arguments, const RunSteps& run_
   }
   absl::flat_hash_map<int32_t, Tensor> fresh;
   for (const int32_t id : copied_out_) fresh.emplace(id, kept_.at(id).clone());
-  for (const ValueId id : parts_.graph.results) results->push_back(leaving(id, arguments, fresh));
+  for (const ValueId id : parts_.graph.results)
+    results->push_back(output_tensor(id, arguments, fresh));
   std::vector<Tensor> grads;
   for (const GradResult& grad : parts_.graph.grads) {
-    grads.push_back(leaving(grad.grad, arguments, fresh));
+    grads.push_back(output_tensor(grad.grad, arguments, fresh));
   }
   parts_.set_grads(grads, arguments);
   return true;

@@ -1,6 +1,4 @@
 // mytorch::call: overloads, conversions and defaults, as in ATen.
-#include "mytorch/call.h"
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +8,7 @@
 #include "dispatcher/custom/custom.h"
 #include "dispatcher/table/defaults.h"
 #include "dispatcher/table/op.h"
+#include "mytorch/call.h"
 
 namespace mytorch {
 
@@ -106,14 +105,14 @@ bool convert(const ArgInfo& arg, Value& value) {
   return false;
 }
 
-struct Bound {
+struct BoundArgs {
   std::vector<Value> args;
   std::string why;  // empty if the overload takes the call
 };
 
-Bound bind_args(const OpInfo& op, const std::vector<Value>& positional,
-                const std::vector<NamedValue>& named) {
-  Bound bound;
+BoundArgs bind_args(const OpInfo& op, const std::vector<Value>& positional,
+                    const std::vector<NamedValue>& named) {
+  BoundArgs bound;
   bound.args.resize(op.num_args);
   std::vector<bool> given(op.num_args, false);
   if (positional.size() > static_cast<size_t>(op.num_args)) {
@@ -257,7 +256,7 @@ std::vector<Value> call(std::string_view name, std::vector<Value> args,
   for (const OpEntry* entry : overloads) {
     const OpInfo& op = *entry->info;
     const Outs outs = take_outs(op, named);
-    Bound bound = bind_args(op, args, outs.rest);
+    BoundArgs bound = bind_args(op, args, outs.rest);
     if (bound.why.empty()) bound.why = outs.why;
     if (bound.why.empty() && inplace && outs.given != 0) {
       bound.why = "the in-place form writes its first argument and takes no 'out'";

@@ -1,0 +1,233 @@
+#include "graph/capture/capture_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/runtime/cpu_block.h"
+#include "core/types/errors.h"
+#include "graph/ir/uses.h"
+#include "mytorch/grad_mode.h"
+
+namespace mytorch::graph {
+
+int32_t OperatorCapture::State::add_buffer(const TensorImpl& impl, BufferOrigin origin,
+                                           int32_t index) {
+  const auto id = static_cast<int32_t>(graph().buffers.size());
+  graph().buffers.push_back({origin, index, {}, impl.device(), impl.storage->bytes});
+  values_of.emplace_back();
+  buffers.emplace(impl.storage->abi.id, id);
+  storages.push_back(impl.storage->abi.id);
+  alignments.push_back(
+      static_cast<uint8_t>(reinterpret_cast<uintptr_t>(impl.storage->data) % kTraceAlignment));
+  return id;
+}
+
+int32_t OperatorCapture::State::add_outside(const Tensor& tensor) {
+  for (size_t i = 0; i < recorded.outside.size(); ++i) {
+    if (recorded.outside[i].is_same(tensor)) return static_cast<int32_t>(i);
+  }
+  recorded.outside.push_back(tensor);
+  return static_cast<int32_t>(recorded.outside.size() - 1);
+}
+
+int32_t OperatorCapture::State::find_buffer(const TensorImpl& impl) {
+  const auto found = buffers.find(impl.storage->abi.id);
+  return found == buffers.end() ? -1 : found->second;
+}
+
+ValueId OperatorCapture::State::value(int32_t buffer, const TensorImpl& impl) {
+  for (const ValueId id : values_of[buffer]) {
+    const ValueInfo& known = graph().values[id];
+    if (known.dtype == impl.dtype && as_list(known.sizes) == impl.sizes() &&
+        as_list(known.strides) == impl.strides() && known.offset == impl.offset()) {
+      return id;
+    }
+  }
+  const auto id = static_cast<ValueId>(graph().values.size());
+  graph().values.push_back(
+      {buffer, impl.dtype, to_dims(impl.sizes()), to_dims(impl.strides()), impl.offset()});
+  values_of[buffer].push_back(id);
+  return id;
+}
+
+ValueId OperatorCapture::State::operand(const Tensor& tensor) {
+  const TensorImpl& impl = *tensor.impl();
+  int32_t buffer = find_buffer(impl);
+  if (buffer < 0) {
+    // Without a reference, which would change what autograd does with the tensor.
+    if (!is_middle) refuse_history(tensor);
+    const int32_t index = is_middle ? -1 : add_outside(owner_of(tensor));
+    buffer = add_buffer(impl, BufferOrigin::kOutside, index);
+  }
+  if (!is_middle && tensor.is_view() && !seen_headers.contains(&impl) &&
+      graph().buffers[buffer].origin == BufferOrigin::kOutside) {
+    seen_headers.insert(&impl);
+    recorded.views.push_back(tensor);
+  }
+  return value(buffer, impl);
+}
+
+Tensor OperatorCapture::State::owner_of(const Tensor& tensor) {
+  const Tensor root = tensor.is_view() ? Tensor::share(tensor.impl()->base) : tensor;
+  return root.is_leaf() ? root : root.detach();
+}
+
+void OperatorCapture::State::refuse_history(const Tensor& tensor) {
+  if (!grad_enabled() || !tensor.requires_grad() || tensor.is_leaf()) return;
+  const Tensor root = tensor.is_view() ? Tensor::share(tensor.impl()->base) : tensor;
+  if (root.is_leaf()) return;
+  fail(ErrorCode::kUnsupported, "[compile] the function uses a tensor of shape ",
+       shape_str(tensor.sizes()),
+       " that is no argument and was computed from others that require gradients, which differ "
+       "from call to call: give it as an argument, or detach() it");
+}
+
+ValueId OperatorCapture::State::result(const Tensor& tensor) {
+  if (!tensor.defined()) return kNoValue;
+  const TensorImpl& impl = *tensor.impl();
+  seen_headers.insert(&impl);
+  int32_t buffer = find_buffer(impl);
+  if (buffer < 0) buffer = add_buffer(impl, BufferOrigin::kInside, -1);
+  return value(buffer, impl);
+}
+
+void OperatorCapture::State::note_host_read(const Tensor& tensor) {
+  for (const Recorded::HostRead& read : recorded.host_reads) {
+    if (read.tensor.is_same(tensor)) return;
+  }
+  recorded.host_reads.push_back({tensor, elements_of(tensor)});
+}
+
+void OperatorCapture::State::note_replaced(const GraphNode& node) {
+  if (is_middle) return;
+  used.resize(graph().buffers.size());
+  replaced_first.resize(graph().buffers.size());
+  if (node.op().meaning == Meaning::kView) return;
+  const auto buffer_of = [this](ValueId id) {
+    return static_cast<size_t>(graph().values[id].buffer);
+  };
+  std::vector<size_t> first;
+  for (size_t i = 0; i < node.args.size(); ++i) {
+    for (const ValueId id : node.args[i].values) {
+      if (id == kNoValue || used[buffer_of(id)]) continue;
+      if (node.overwrites(i)) replaced_first[buffer_of(id)] = true;
+      first.push_back(buffer_of(id));
+    }
+  }
+  for (const size_t buffer : first) used[buffer] = true;
+}
+
+void OperatorCapture::State::note_escaping(const std::vector<Tensor>& results) {
+  end = new_storage_id();
+  for (const Tensor& result : results) {
+    if (result.defined()) escaping.insert(result.impl()->storage->abi.id);
+  }
+  for (const TouchedLeaf& touched : leaves) {
+    const Tensor grad = touched.tensor.grad();
+    if (grad.defined()) escaping.insert(grad.impl()->storage->abi.id);
+  }
+}
+
+bool OperatorCapture::State::is_made_inside(const Tensor& tensor) const {
+  const uint64_t id = tensor.impl()->storage->abi.id;
+  return is_gone(*tensor.impl()) || (is_between(id, begin, end) && escaping.contains(id));
+}
+
+void OperatorCapture::State::adopt_allocated() {
+  replaced_first.resize(graph().buffers.size());
+  std::vector<Tensor> kept;
+  for (size_t b = 0; b < graph().buffers.size(); ++b) {
+    GraphBuffer& buffer = graph().buffers[b];
+    if (buffer.origin != BufferOrigin::kOutside) continue;
+    Tensor& tensor = recorded.outside[buffer.index];
+    if (replaced_first[b] && is_made_inside(tensor)) {
+      buffer = {BufferOrigin::kInside, -1, {}, buffer.device, buffer.bytes};
+      continue;
+    }
+    buffer.index = static_cast<int32_t>(kept.size());
+    kept.push_back(tensor);
+  }
+  recorded.outside = std::move(kept);
+}
+
+bool OperatorCapture::State::is_between(uint64_t id, uint64_t begin, uint64_t end) {
+  const auto block = [](uint64_t of) { return of / kStorageIdBlock; };
+  return (block(id) == block(begin) && id > begin && (block(end) != block(begin) || id < end)) ||
+         (block(id) == block(end) && id < end && block(end) != block(begin));
+}
+
+uint64_t OperatorCapture::State::new_storage_id() {
+  const Tensor marker = Tensor::adopt(new_tensor(nullptr, 0, kUInt8, Device(), 0));
+  return marker.impl()->storage->abi.id;
+}
+
+bool OperatorCapture::State::is_gone(const TensorImpl& impl, uint32_t held) {
+  return impl.refs.load() <= held && impl.storage->refs.load() <= 1;
+}
+
+void OperatorCapture::State::drop_inner() {
+  std::erase_if(recorded.views, [](const Tensor& view) { return view.impl()->refs.load() <= 1; });
+  std::erase_if(recorded.host_reads, [this](const Recorded::HostRead& read) {
+    const auto same = [&](const Tensor& tensor) { return tensor.is_same(read.tensor); };
+    const bool twice = std::any_of(recorded.outside.begin(), recorded.outside.end(), same);
+    return is_gone(*read.tensor.impl(), twice ? 2 : 1);
+  });
+}
+
+void OperatorCapture::State::refuse_written_constants() const {
+  std::vector<bool> written(graph_written());
+  for (size_t b = 0; b < written.size(); ++b) {
+    const GraphBuffer& buffer = recorded.graph.buffers[b];
+    if (buffer.origin != BufferOrigin::kOutside) continue;
+    const Tensor& tensor = recorded.outside[buffer.index];
+    const bool escapes = escaping.contains(tensor.impl()->storage->abi.id);
+    if ((!written[b] && !escapes) || !is_made_inside(tensor)) continue;
+    fail(ErrorCode::kUnsupported, "[compile] the function ", written[b] ? "writes" : "returns",
+         " a tensor of shape ", shape_str(tensor.sizes()),
+         " that it makes from values of the host: ", written[b] ? "write" : "return",
+         " a clone() of it, which each call makes anew");
+  }
+}
+
+std::vector<bool> OperatorCapture::State::graph_written() const {
+  const Graph& graph = recorded.graph;
+  std::vector<bool> written(graph.buffers.size());
+  for (const GraphNode& node : graph.nodes) {
+    node.for_each_written([&](ValueId id) { written[graph.values[id].buffer] = true; });
+  }
+  return written;
+}
+
+OperatorCapture::State::TouchedLeaf& OperatorCapture::State::touched(const Tensor& tensor) {
+  const auto [at, added] = leaf_index.try_emplace(tensor.impl(), leaves.size());
+  if (added) leaves.push_back({tensor, {}, false, false, kNoValue});
+  return leaves[at->second];
+}
+
+void OperatorCapture::State::finish_grads() {
+  for (TouchedLeaf& touched : leaves) {
+    if (is_gone(touched)) continue;
+    const auto argument = std::find(arguments.begin(), arguments.end(), touched.tensor.impl());
+    touched.leaf =
+        argument != arguments.end()
+            ? Leaf{BufferOrigin::kArgument, static_cast<int32_t>(argument - arguments.begin())}
+            : Leaf{BufferOrigin::kOutside, add_outside(touched.tensor)};
+    if (touched.read) recorded.entry_grads.push_back({touched.leaf, touched.entry});
+    if (touched.entry != kNoValue) {
+      GraphBuffer& buffer = graph().buffers[graph().values[touched.entry].buffer];
+      if (buffer.origin == BufferOrigin::kGrad) buffer.leaf = touched.leaf;
+    }
+    if (!touched.written) continue;
+    const Tensor grad = touched.tensor.grad();
+    GradResult found{touched.leaf, kNoValue};
+    if (grad.defined()) {
+      found.grad = operand(grad);
+      const GraphBuffer& buffer = graph().buffer_of(found.grad);
+      // Accumulated in place.
+      if (buffer.origin == BufferOrigin::kGrad && buffer.leaf == found.leaf) continue;
+    }
+    graph().grads.push_back(found);
+  }
+}
+
+}  // namespace mytorch::graph
