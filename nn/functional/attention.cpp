@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <limits>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/types/errors.h"
@@ -103,11 +105,21 @@ void check_weights(const char* name, const ForwardArgs& o, int64_t e, int64_t kd
   }
 }
 
-}  // namespace
+// The inputs as (N, length, features), and back.
+struct BatchLayout {
+  bool has_batch;
+  bool batch_first;
+  Tensor batched(const Tensor& x) const {
+    return !has_batch ? x.unsqueeze(0) : batch_first ? x : x.transpose(0, 1);
+  }
+  Tensor as_given(const Tensor& x) const {
+    return !has_batch ? x.squeeze(0) : batch_first ? x : x.transpose(0, 1);
+  }
+};
 
-std::tuple<Tensor, Tensor> attend(const char* name, const Tensor& query, const Tensor& key,
-                                  const Tensor& value, const ForwardArgs& options, bool batch_first,
-                                  const AttentionFunction& attention) {
+// Returns E. Throws unless inputs and weights have the shapes that they ask for.
+int64_t check_inputs(const char* name, const Tensor& query, const Tensor& key, const Tensor& value,
+                     const ForwardArgs& options, bool batch_first) {
   const int64_t dim = query.dim();
   const int64_t e = options.embed_dim_to_check > 0 ? options.embed_dim_to_check
                     : dim > 0                      ? query.size(-1)
@@ -127,82 +139,133 @@ std::tuple<Tensor, Tensor> attend(const char* name, const Tensor& query, const T
          batch_first ? ", where N precedes L and S" : "");
   }
   check_weights(name, options, e, kdim, vdim);
-  // The inputs as (N, length, features), and back.
-  const auto batch = [&](const Tensor& x) {
-    return dim == 2 ? x.unsqueeze(0) : batch_first ? x : x.transpose(0, 1);
-  };
-  std::vector<Tensor> projected;
+  return e;
+}
+
+// Returns queries, keys and values, (N, length, E).
+std::vector<Tensor> project(const Tensor& query, const Tensor& key, const Tensor& value,
+                            const ForwardArgs& options, const BatchLayout& layout, int64_t e) {
   if (!options.use_separate_proj_weight && query.is_same(key) && query.is_same(value)) {
-    projected = linear(batch(query), options.in_proj_weight, options.in_proj_bias).chunk(3, -1);
-  } else {
-    const auto project = [&](const Tensor& x, const Tensor& weight, int64_t part) {
-      const auto rows = [&](const Tensor& all) {
-        return all.defined() ? all.narrow(0, part * e, e) : Tensor();
-      };
-      return linear(batch(x),
-                    options.use_separate_proj_weight ? weight : rows(options.in_proj_weight),
-                    rows(options.in_proj_bias));
+    return linear(layout.batched(query), options.in_proj_weight, options.in_proj_bias).chunk(3, -1);
+  }
+  const auto part = [&](const Tensor& x, const Tensor& weight, int64_t index) {
+    const auto rows = [&](const Tensor& all) {
+      return all.defined() ? all.narrow(0, index * e, e) : Tensor();
     };
-    projected = {project(query, options.q_proj_weight, 0), project(key, options.k_proj_weight, 1),
-                 project(value, options.v_proj_weight, 2)};
-  }
-  const int64_t n = projected[0].size(0), length = projected[0].size(1);
-  if (projected[1].size(0) != n) {
-    fail(ErrorCode::kShape, "[", name, "] query ", shape_str(query.sizes()), " and key ",
-         shape_str(key.sizes()), " have different numbers of samples");
-  }
-  // The heads, (N, heads, length, width). Keys and values that are given have these already.
-  const int64_t heads = options.num_heads, head_width = e / heads;
+    return linear(layout.batched(x),
+                  options.use_separate_proj_weight ? weight : rows(options.in_proj_weight),
+                  rows(options.in_proj_bias));
+  };
+  return {part(query, options.q_proj_weight, 0), part(key, options.k_proj_weight, 1),
+          part(value, options.v_proj_weight, 2)};
+}
+
+// Queries, keys and values of all heads, (N, heads, length, width).
+struct Heads {
+  Tensor q, k, v;
+  int64_t keys;  // without those that are appended
+  int64_t appended() const { return k.size(2) - keys; }
+};
+
+// Keys and values that are given have their heads already.
+Heads heads_of(const char* name, const std::vector<Tensor>& projected, const ForwardArgs& options,
+               int64_t e) {
+  const int64_t n = projected[0].size(0), heads = options.num_heads, width = e / heads;
   const auto split = [&](const Tensor& x) {
-    return x.unflatten(-1, {heads, head_width}).transpose(1, 2);
+    return x.unflatten(-1, {heads, width}).transpose(1, 2);
   };
   const auto given_or_split = [&](const char* what, const Tensor& given, const Tensor& x) {
     if (!given.defined()) return split(x);
-    if (given.dim() != 3 || given.size(0) != n * heads || given.size(2) != head_width) {
+    if (given.dim() != 3 || given.size(0) != n * heads || given.size(2) != width) {
       fail(ErrorCode::kShape, "[", name, "] ", what, " has shape ", shape_str(given.sizes()),
-           ", expected (", n * heads, ", S, ", head_width, ")");
+           ", expected (", n * heads, ", S, ", width, ")");
     }
     return given.unflatten(0, {n, heads});
   };
-  const Tensor q = split(projected[0]);
-  Tensor k = given_or_split("static_k", options.static_k, projected[1]);
-  Tensor v = given_or_split("static_v", options.static_v, projected[2]);
-  const int64_t keys = k.size(2);
-  if (v.size(2) != keys) {
-    fail(ErrorCode::kShape, "[", name, "] ", keys, " keys and ", v.size(2), " values");
+  Heads result{.q = split(projected[0]),
+               .k = given_or_split("static_k", options.static_k, projected[1]),
+               .v = given_or_split("static_v", options.static_v, projected[2]),
+               .keys = 0};
+  result.keys = result.k.size(2);
+  if (result.v.size(2) != result.keys) {
+    fail(ErrorCode::kShape, "[", name, "] ", result.keys, " keys and ", result.v.size(2),
+         " values");
   }
-  for (const auto& [x, bias] : {std::pair{&k, &options.bias_k}, {&v, &options.bias_v}}) {
+  for (const auto& [x, bias] :
+       {std::pair{&result.k, &options.bias_k}, {&result.v, &options.bias_v}}) {
     std::vector<Tensor> parts{*x};
     if (bias->defined()) parts.push_back(split(bias->expand({n, 1, e})));
     if (options.add_zero_attn) {
-      parts.push_back(zeros({n, heads, 1, head_width}, x->dtype(), x->device()));
+      parts.push_back(zeros({n, heads, 1, width}, x->dtype(), x->device()));
     }
     if (parts.size() > 1) *x = cat(parts, 2);
   }
-  const int64_t appended = k.size(2) - keys;
+  return result;
+}
 
-  CombinedMask mask(q.dtype());
+// The masks that are given, for the keys that are not appended.
+CombinedMask given_masks(const char* name, const Heads& heads, const ForwardArgs& options,
+                         bool has_batch) {
+  const int64_t n = heads.q.size(0), length = heads.q.size(2), keys = heads.keys;
+  CombinedMask mask(heads.q.dtype());
   if (const Tensor& given = options.attn_mask; given.defined()) {
     const bool each = given.dim() == 3;
-    check_shape(
-        name, "attn_mask", given,
-        each ? std::vector<int64_t>{n * heads, length, keys} : std::vector<int64_t>{length, keys});
-    mask.combine(each ? given.unflatten(0, {n, heads}) : given);
+    check_shape(name, "attn_mask", given,
+                each ? std::vector<int64_t>{n * options.num_heads, length, keys}
+                     : std::vector<int64_t>{length, keys});
+    mask.combine(each ? given.unflatten(0, {n, options.num_heads}) : given);
   }
   if (const Tensor& given = options.key_padding_mask; given.defined()) {
-    const Tensor rows = given.dim() == 1 && dim == 2 ? given.unsqueeze(0) : given;
+    const Tensor rows = given.dim() == 1 && !has_batch ? given.unsqueeze(0) : given;
     if (rows.dim() != 2 || rows.size(0) != n || rows.size(1) != keys) {
       fail(ErrorCode::kShape, "[", name, "] key_padding_mask has shape ", shape_str(given.sizes()),
            ", expected (", n, ", ", keys, ")");
     }
     mask.combine(rows.unsqueeze(1).unsqueeze(1));
   }
+  return mask;
+}
+
+// Returns the result and the weights of each head.
+std::tuple<Tensor, Tensor> attend_with_weights(const Heads& heads, const CombinedMask& mask,
+                                               double dropout_p) {
+  const auto width = static_cast<double>(heads.q.size(-1));
+  Tensor scores = matmul(mul(heads.q, 1 / std::sqrt(width)), heads.k.mT());
+  // Rows that see no key have weights of 0, as in scaled_dot_product_attention. Scores of 0 keep
+  // the softmax, and so its gradient, finite there.
+  Tensor blind;
+  if (mask.defined()) {
+    const Tensor numbers = mask.numbers();
+    blind = all(eq(numbers.detach(), -std::numeric_limits<double>::infinity()), -1, true);
+    scores = add(scores, numbers).masked_fill(blind, 0);
+  }
+  Tensor weights = softmax(scores, -1);
+  if (blind.defined()) weights = weights.masked_fill(blind, 0);
+  if (dropout_p > 0) weights = dropout(weights, dropout_p, true);
+  return {matmul(weights, heads.v), weights};
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor> attend(const char* name, const Tensor& query, const Tensor& key,
+                                  const Tensor& value, const ForwardArgs& options, bool batch_first,
+                                  const AttentionFunction& attention) {
+  const int64_t e = check_inputs(name, query, key, value, options, batch_first);
+  const BatchLayout layout{.has_batch = query.dim() == 3, .batch_first = batch_first};
+  const std::vector<Tensor> projected = project(query, key, value, options, layout, e);
+  if (projected[1].size(0) != projected[0].size(0)) {
+    fail(ErrorCode::kShape, "[", name, "] query ", shape_str(query.sizes()), " and key ",
+         shape_str(key.sizes()), " have different numbers of samples");
+  }
+  const Heads heads = heads_of(name, projected, options, e);
+  CombinedMask mask = given_masks(name, heads, options, layout.has_batch);
   bool causal = options.is_causal;
-  if (causal && (mask.defined() || options.need_weights || appended > 0)) {
-    mask.combine(triu(ones({length, keys}, kBool, q.device()), 1));
+  if (causal && (mask.defined() || options.need_weights || heads.appended() > 0)) {
+    const int64_t length = heads.q.size(2);
+    mask.combine(triu(ones({length, heads.keys}, kBool, heads.q.device()), 1));
     causal = false;
   }
-  mask.append_keys(appended);
+  mask.append_keys(heads.appended());
 
   const double dropout_p = options.training ? options.dropout_p : 0;
   Tensor result, weights;
@@ -212,28 +275,16 @@ std::tuple<Tensor, Tensor> attend(const char* name, const Tensor& query, const T
            "] with the option `attention`, pass need_weights = false, "
            "and no mask but is_causal");
     }
-    result = attention(q, k, v, causal);
+    result = attention(heads.q, heads.k, heads.v, causal);
   } else if (options.need_weights) {
-    Tensor scores = matmul(mul(q, 1 / std::sqrt(static_cast<double>(head_width))), k.mT());
-    // Rows that see no key have weights of 0, as in scaled_dot_product_attention. Scores of 0 keep
-    // the softmax, and so its gradient, finite there.
-    Tensor blind;
-    if (mask.defined()) {
-      const Tensor numbers = mask.numbers();
-      blind = all(eq(numbers.detach(), -std::numeric_limits<double>::infinity()), -1, true);
-      scores = add(scores, numbers).masked_fill(blind, 0);
-    }
-    weights = softmax(scores, -1);
-    if (blind.defined()) weights = weights.masked_fill(blind, 0);
-    if (dropout_p > 0) weights = dropout(weights, dropout_p, true);
-    result = matmul(weights, v);
+    std::tie(result, weights) = attend_with_weights(heads, mask, dropout_p);
     if (options.average_attn_weights) weights = weights.mean(1);
-    if (dim == 2) weights = weights.squeeze(0);
+    if (!layout.has_batch) weights = weights.squeeze(0);
   } else {
-    result = mytorch::scaled_dot_product_attention(q, k, v, mask.kept(), dropout_p, causal);
+    result = mytorch::scaled_dot_product_attention(heads.q, heads.k, heads.v, mask.kept(),
+                                                   dropout_p, causal);
   }
-  result = result.transpose(1, 2).flatten(2);
-  return {dim == 2 ? result.squeeze(0) : batch_first ? result : result.transpose(0, 1), weights};
+  return {layout.as_given(result.transpose(1, 2).flatten(2)), weights};
 }
 
 namespace functional {

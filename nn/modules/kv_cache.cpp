@@ -277,7 +277,8 @@ void KVCache::allocate(const Tensor& key, const Tensor& value) {
   for (Layer& layer : layers_) layer = {memory(key), memory(value)};
 }
 
-KVCache::Step& KVCache::begin(int64_t layer, const Tensor& key, const Tensor& value) {
+// Throws unless the layer may append these keys and values now.
+void KVCache::check_append(int64_t layer, const Tensor& key, const Tensor& value) const {
   if (layer < 0 || layer >= num_layers()) {
     fail(ErrorCode::kValue, "[KVCache] there is no layer ", layer, " among ", num_layers());
   }
@@ -298,39 +299,43 @@ KVCache::Step& KVCache::begin(int64_t layer, const Tensor& key, const Tensor& va
          "[KVCache] the key or value requires a gradient, which a cache does not record: call the "
          "model within a NoGradGuard or InferenceMode, or train it without a cache");
   }
-  const int64_t count = key.size(2);
-  if (layer != 0) {
-    if (layer != next_layer_) {
-      fail(ErrorCode::kValue, "[KVCache] layer ", layer, " follows ",
-           next_layer_ == 0 ? "a complete forward" : absl::StrCat("layer ", next_layer_ - 1),
-           ": each forward appends once to every layer, in order");
-    }
-    if (count != step_.count) {
-      fail(ErrorCode::kShape, "[KVCache] layer ", layer, " appends ", count,
-           " tokens, and the layers before it ", step_.count);
-    }
+  if (layer == 0) return;
+  if (layer != next_layer_) {
+    fail(ErrorCode::kValue, "[KVCache] layer ", layer, " follows ",
+         next_layer_ == 0 ? "a complete forward" : absl::StrCat("layer ", next_layer_ - 1),
+         ": each forward appends once to every layer, in order");
   }
+  if (key.size(2) != step_.count) {
+    fail(ErrorCode::kShape, "[KVCache] layer ", layer, " appends ", key.size(2),
+         " tokens, and the layers before it ", step_.count);
+  }
+}
+
+// Allocates the memory of all layers, unless this layer's fits the keys and values.
+void KVCache::fit_memory(int64_t layer, const Tensor& key, const Tensor& value) {
   const Layer& stored = layers_[static_cast<size_t>(layer)];
   const auto fits = [&](const Tensor& x, const Tensor& memory) {
     return memory.defined() && memory.dtype() == x.dtype() && memory.device() == x.device() &&
            memory.size(paged() ? 2 : 1) == x.size(1) && memory.size(3) == x.size(3);
   };
-  if (!fits(key, stored.keys) || !fits(value, stored.values) ||
-      (!paged() && stored.keys.size(0) != batch_size())) {
-    if (stored.keys.defined() && (layer != 0 || max_length() > 0)) {
-      const auto describe = [&](const Tensor& x, int64_t heads) {
-        return absl::StrCat(heads, " heads of width ", x.size(3), ", ", dtype_name(x.dtype()),
-                            " on ", x.device().str());
-      };
-      fail(ErrorCode::kShape, "[KVCache] layer ", layer, " appends keys of ",
-           describe(key, key.size(1)), " and values of width ", value.size(3),
-           "; the cache holds keys of ", describe(stored.keys, stored.keys.size(paged() ? 2 : 1)),
-           " and values of width ", stored.values.size(3), ", as first appended: reset it first");
-    }
-    allocate(key, value);
+  if (fits(key, stored.keys) && fits(value, stored.values) &&
+      (paged() || stored.keys.size(0) == batch_size())) {
+    return;
   }
-  if (layer != 0) return step_;
+  if (stored.keys.defined() && (layer != 0 || max_length() > 0)) {
+    const auto describe = [&](const Tensor& x, int64_t heads) {
+      return absl::StrCat(heads, " heads of width ", x.size(3), ", ", dtype_name(x.dtype()), " on ",
+                          x.device().str());
+    };
+    fail(ErrorCode::kShape, "[KVCache] layer ", layer, " appends keys of ",
+         describe(key, key.size(1)), " and values of width ", value.size(3),
+         "; the cache holds keys of ", describe(stored.keys, stored.keys.size(paged() ? 2 : 1)),
+         " and values of width ", stored.values.size(3), ", as first appended: reset it first");
+  }
+  allocate(key, value);
+}
 
+void KVCache::check_room(int64_t count) const {
   for (size_t n = 0; n < lengths_.size(); ++n) {
     if (real(n, count) > count) {
       fail(ErrorCode::kValue, "[KVCache] set_counts gives sequence ", n, " ", counts_[n],
@@ -342,12 +347,11 @@ KVCache::Step& KVCache::begin(int64_t layer, const Tensor& key, const Tensor& va
            ": make the cache with a larger capacity, or truncate it");
     }
   }
-  if (counts_.empty()) last_.clear();
-  step_ = {};
-  step_.count = count;
-  if (paged()) reserve_blocks(count);
-  // The places of all tokens but padding, as rows and columns of the memory.
-  if (!paged() && common_length().has_value()) return step_;
+}
+
+// Sets the places of all tokens but padding, as rows and columns of the memory.
+void KVCache::place_tokens(Device device) {
+  const int64_t count = step_.count;
   std::vector<int64_t> rows, columns, sources;
   for (size_t n = 0; n < lengths_.size(); ++n) {
     for (int64_t i = 0; i < real(n, count); ++i) {
@@ -362,23 +366,38 @@ KVCache::Step& KVCache::begin(int64_t layer, const Tensor& key, const Tensor& va
       }
     }
   }
-  step_.rows = indices(rows, key.device());
-  step_.columns = indices(columns, key.device());
+  step_.rows = indices(rows, device);
+  step_.columns = indices(columns, device);
   if (static_cast<int64_t>(sources.size()) != batch_size() * count) {
-    step_.sources = indices(sources, key.device());
+    step_.sources = indices(sources, device);
   }
-  if (paged()) {
-    // The padding of the longest sequence may pass its table. Its rows read block 0, for nothing.
-    const int64_t width = divide_up(max_length() + count, options_.block_size);
-    std::vector<int64_t> blocks;
-    for (const auto& table : tables_) {
-      for (size_t i = 0; i < static_cast<size_t>(width); ++i) {
-        blocks.push_back(i < table.size() ? table[i] : 0);
-      }
+}
+
+void KVCache::list_blocks(Device device) {
+  // The padding of the longest sequence may pass its table. Its rows read block 0, for nothing.
+  const int64_t width = divide_up(max_length() + step_.count, options_.block_size);
+  std::vector<int64_t> blocks;
+  for (const auto& table : tables_) {
+    for (size_t i = 0; i < static_cast<size_t>(width); ++i) {
+      blocks.push_back(i < table.size() ? table[i] : 0);
     }
-    step_.blocks = indices(blocks, key.device()).view({batch_size(), width});
-    step_.ends = add(indices(lengths_, key.device()), count);
   }
+  step_.blocks = indices(blocks, device).view({batch_size(), width});
+  step_.ends = add(indices(lengths_, device), step_.count);
+}
+
+KVCache::Step& KVCache::begin(int64_t layer, const Tensor& key, const Tensor& value) {
+  check_append(layer, key, value);
+  fit_memory(layer, key, value);
+  if (layer != 0) return step_;
+  const int64_t count = key.size(2);
+  check_room(count);
+  if (counts_.empty()) last_.clear();
+  step_ = {};
+  step_.count = count;
+  if (paged()) reserve_blocks(count);
+  if (paged() || !common_length().has_value()) place_tokens(key.device());
+  if (paged()) list_blocks(key.device());
   return step_;
 }
 

@@ -33,98 +33,34 @@ Tensor Loss::operator()(const Tensor& input, const Tensor& target) {
   }
 }
 
-// ---- constructors of losses with buffers ----
-
-CrossEntropyLoss::CrossEntropyLoss(CrossEntropyArgs options) : LayerWith(std::move(options)) {
-  register_buffer("weight", options_.weight);
-}
-
-NLLLoss::NLLLoss(NLLArgs options) : LayerWith(std::move(options)) {
-  register_buffer("weight", options_.weight);
-}
-
-BCELoss::BCELoss(BCEArgs options) : LayerWith(std::move(options)) {
-  register_buffer("weight", options_.weight);
-}
-
-BCEWithLogitsLoss::BCEWithLogitsLoss(BCEWithLogitsArgs options) : LayerWith(std::move(options)) {
-  register_buffer("weight", options_.weight);
-  register_buffer("pos_weight", options_.pos_weight);
-}
-
-MultiMarginLoss::MultiMarginLoss(MultiMarginArgs options) : LayerWith(std::move(options)) {
-  register_buffer("weight", options_.weight);
-}
-
-MultiLabelSoftMarginLoss::MultiLabelSoftMarginLoss(MultiLabelSoftMarginArgs options)
-    : LayerWith(std::move(options)) {
-  register_buffer("weight", options_.weight);
-}
-
 // ---- forward ----
 
-Tensor MSELoss::forward(const Tensor& input, const Tensor& target) {
-  return functional::mse_loss(input, target, options_);
-}
-
-Tensor L1Loss::forward(const Tensor& input, const Tensor& target) {
-  return functional::l1_loss(input, target, options_);
-}
-
-Tensor SmoothL1Loss::forward(const Tensor& input, const Tensor& target) {
-  return functional::smooth_l1_loss(input, target, options_);
-}
-
-Tensor HuberLoss::forward(const Tensor& input, const Tensor& target) {
-  return functional::huber_loss(input, target, options_);
-}
-
-Tensor PoissonNLLLoss::forward(const Tensor& input, const Tensor& target) {
-  return functional::poisson_nll_loss(input, target, options_);
-}
+// Defines the forward of two tensors by the function of nn::functional.
+#define MYTORCH_FORWARD(Loss, function)                    \
+  Tensor Loss::forward(const Tensor& a, const Tensor& b) { \
+    return functional::function(a, b, options_);           \
+  }
+MYTORCH_FORWARD(MSELoss, mse_loss)
+MYTORCH_FORWARD(L1Loss, l1_loss)
+MYTORCH_FORWARD(SmoothL1Loss, smooth_l1_loss)
+MYTORCH_FORWARD(HuberLoss, huber_loss)
+MYTORCH_FORWARD(PoissonNLLLoss, poisson_nll_loss)
+MYTORCH_FORWARD(CrossEntropyLoss, cross_entropy)
+MYTORCH_FORWARD(NLLLoss, nll_loss)
+MYTORCH_FORWARD(BCELoss, binary_cross_entropy)
+MYTORCH_FORWARD(BCEWithLogitsLoss, binary_cross_entropy_with_logits)
+MYTORCH_FORWARD(KLDivLoss, kl_div)
+MYTORCH_FORWARD(MultiMarginLoss, multi_margin_loss)
+MYTORCH_FORWARD(MultiLabelMarginLoss, multilabel_margin_loss)
+MYTORCH_FORWARD(MultiLabelSoftMarginLoss, multilabel_soft_margin_loss)
+MYTORCH_FORWARD(SoftMarginLoss, soft_margin_loss)
+MYTORCH_FORWARD(HingeEmbeddingLoss, hinge_embedding_loss)
+MYTORCH_FORWARD(PairwiseDistance, pairwise_distance)
+MYTORCH_FORWARD(CosineSimilarity, cosine_similarity)
+#undef MYTORCH_FORWARD
 
 Tensor GaussianNLLLoss::forward(const Tensor& input, const Tensor& target, const Tensor& var) {
   return functional::gaussian_nll_loss(input, target, var, options_);
-}
-
-Tensor CrossEntropyLoss::forward(const Tensor& input, const Tensor& target) {
-  return functional::cross_entropy(input, target, options_);
-}
-
-Tensor NLLLoss::forward(const Tensor& input, const Tensor& target) {
-  return functional::nll_loss(input, target, options_);
-}
-
-Tensor BCELoss::forward(const Tensor& input, const Tensor& target) {
-  return functional::binary_cross_entropy(input, target, options_);
-}
-
-Tensor BCEWithLogitsLoss::forward(const Tensor& input, const Tensor& target) {
-  return functional::binary_cross_entropy_with_logits(input, target, options_);
-}
-
-Tensor KLDivLoss::forward(const Tensor& input, const Tensor& target) {
-  return functional::kl_div(input, target, options_);
-}
-
-Tensor MultiMarginLoss::forward(const Tensor& input, const Tensor& target) {
-  return functional::multi_margin_loss(input, target, options_);
-}
-
-Tensor MultiLabelMarginLoss::forward(const Tensor& input, const Tensor& target) {
-  return functional::multilabel_margin_loss(input, target, options_);
-}
-
-Tensor MultiLabelSoftMarginLoss::forward(const Tensor& input, const Tensor& target) {
-  return functional::multilabel_soft_margin_loss(input, target, options_);
-}
-
-Tensor SoftMarginLoss::forward(const Tensor& input, const Tensor& target) {
-  return functional::soft_margin_loss(input, target, options_);
-}
-
-Tensor HingeEmbeddingLoss::forward(const Tensor& input, const Tensor& target) {
-  return functional::hinge_embedding_loss(input, target, options_);
 }
 
 Tensor MarginRankingLoss::forward(const Tensor& input1, const Tensor& input2,
@@ -152,16 +88,8 @@ Tensor TripletMarginWithDistanceLoss::forward(const Tensor& anchor, const Tensor
   return functional::triplet_margin_with_distance_loss(anchor, positive, negative, options_);
 }
 
-Tensor PairwiseDistance::forward(const Tensor& x1, const Tensor& x2) {
-  return functional::pairwise_distance(x1, x2, options_);
-}
-
 std::string PairwiseDistance::describe() const {
   return absl::StrCat("PairwiseDistance(p=", options_.p, ")");
-}
-
-Tensor CosineSimilarity::forward(const Tensor& x1, const Tensor& x2) {
-  return functional::cosine_similarity(x1, x2, options_);
 }
 
 std::string CosineSimilarity::describe() const {

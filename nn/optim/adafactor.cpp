@@ -1,7 +1,6 @@
 #include "mytorch/nn/optim/adafactor.h"
 
 #include <cmath>
-#include <utility>
 #include <vector>
 
 #include "mytorch/nn/optim/list_fields.h"
@@ -16,6 +15,7 @@
 #include "mytorch/ops/rsqrt.h"
 #include "mytorch/ops/square.h"
 #include "nn/optim/number.h"
+#include "nn/optim/option_checks.h"
 
 namespace mytorch::nn::optim {
 namespace {
@@ -34,22 +34,15 @@ double epsilon_of(ScalarType dtype) {
 
 template void list_fields(OptionList&, AdafactorArgs&);
 
-Adafactor::Adafactor(ParamGroups parameters, AdafactorArgs options)
-    : OptimizerWith("Adafactor", {"row_var", "col_var", "variance"}, std::move(options)) {
-  add_param_groups(std::move(parameters));
-}
-
-void Adafactor::check(const AdafactorArgs& options) const {
-  check_option(options.lr >= 0, "lr", options.lr, "a rate that is not negative");
+void Adafactor::check(const AdafactorArgs& options) {
   const auto [eps1, eps2] = options.eps;
-  check_option(eps1.value_or(0) >= 0, "eps1", eps1.value_or(0), "0 or more");
-  check_option(eps2 >= 0, "eps2", eps2, "0 or more");
-  check_option(options.beta2_decay <= 0, "beta2_decay", options.beta2_decay, "0 or less");
-  check_option(options.d >= 1, "d", options.d, "1 or more");
-  check_option(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
+  check_not_negative(kName, {{"eps1", eps1.value_or(0)}, {"eps2", eps2}});
+  check_option(kName, options.beta2_decay <= 0, "beta2_decay", options.beta2_decay, "0 or less");
+  check_option(kName, options.d >= 1, "d", options.d, "1 or more");
+  check_not_negative(kName, {{"weight_decay", options.weight_decay}});
 }
 
-const char* Adafactor::refusal(const Tensor& parameter) const {
+const char* Adafactor::refusal_of(const Tensor& parameter) {
   return parameter.is_complex() ? "is complex: give it to another optimizer, such as AdamW"
                                 : nullptr;
 }
@@ -61,8 +54,7 @@ Optimizer::StateLayout Adafactor::state_layout(size_t i, const Tensor& parameter
   return layout;
 }
 
-void Adafactor::update(const Batch& batch) {
-  const AdafactorArgs& options = this->args_of(batch.group);
+void Adafactor::update(const Batch& batch, const AdafactorArgs& options) {
   const auto [eps1, eps2] = options.eps;
   const Number lr(batch.lr), step(batch.step);
   const Number weight = pow(step, options.beta2_decay), rate = min(lr, 1 / sqrt(step));

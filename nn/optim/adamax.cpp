@@ -1,32 +1,22 @@
 #include "mytorch/nn/optim/adamax.h"
 
-#include <utility>
 #include <vector>
 
 #include "mytorch/nn/optim/list_fields.h"
 #include "mytorch/ops/adamax_step.h"
 #include "nn/optim/number.h"
+#include "nn/optim/option_checks.h"
 
 namespace mytorch::nn::optim {
 
 template void list_fields(OptionList&, AdamaxArgs&);
 
-Adamax::Adamax(ParamGroups parameters, AdamaxArgs options)
-    : OptimizerWith("Adamax", {"exp_avg", "exp_inf"}, std::move(options)) {
-  add_param_groups(std::move(parameters));
+void Adamax::check(const AdamaxArgs& options) {
+  check_betas(kName, options.betas);
+  check_not_negative(kName, {{"eps", options.eps}, {"weight_decay", options.weight_decay}});
 }
 
-void Adamax::check(const AdamaxArgs& options) const {
-  check_option(options.lr >= 0, "lr", options.lr, "a rate that is not negative");
-  const auto [beta1, beta2] = options.betas;
-  check_option(beta1 >= 0 && beta1 < 1, "beta1", beta1, "one from 0 up to, but not, 1");
-  check_option(beta2 >= 0 && beta2 < 1, "beta2", beta2, "one from 0 up to, but not, 1");
-  check_option(options.eps >= 0, "eps", options.eps, "0 or more");
-  check_option(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
-}
-
-void Adamax::update(const Batch& batch) {
-  const AdamaxArgs& options = this->args_of(batch.group);
+void Adamax::update(const Batch& batch, const AdamaxArgs& options) {
   const auto [beta1, beta2] = options.betas;
   const Number lr = Number(batch.lr) / (1 - pow(beta1, Number(batch.step)));
   const std::vector<Tensor> means = batch.state(0), bounds = batch.state(1);

@@ -1,27 +1,21 @@
 #include "mytorch/nn/optim/asgd.h"
 
-#include <utility>
 #include <vector>
 
 #include "mytorch/nn/optim/list_fields.h"
 #include "mytorch/ops/asgd_step.h"
 #include "mytorch/ops/copy_.h"
 #include "nn/optim/number.h"
+#include "nn/optim/option_checks.h"
 
 namespace mytorch::nn::optim {
 
 template void list_fields(OptionList&, ASGDArgs&);
 
-ASGD::ASGD(ParamGroups parameters, ASGDArgs options)
-    : OptimizerWith("ASGD", {"ax", "eta", "mu"}, options) {
-  add_param_groups(std::move(parameters));
-}
-
-void ASGD::check(const ASGDArgs& options) const {
-  check_option(options.lr >= 0, "lr", options.lr, "a rate that is not negative");
-  check_option(options.lambd >= 0, "lambd", options.lambd, "0 or more");
-  check_option(options.alpha >= 0, "alpha", options.alpha, "0 or more");
-  check_option(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
+void ASGD::check(const ASGDArgs& options) {
+  check_not_negative(
+      kName,
+      {{"lambd", options.lambd}, {"alpha", options.alpha}, {"weight_decay", options.weight_decay}});
 }
 
 Optimizer::StateLayout ASGD::state_layout(size_t i, const Tensor& parameter) const {
@@ -29,8 +23,7 @@ Optimizer::StateLayout ASGD::state_layout(size_t i, const Tensor& parameter) con
   return Optimizer::state_layout(i, parameter);
 }
 
-void ASGD::update(const Batch& batch) {
-  const ASGDArgs& options = this->args_of(batch.group);
+void ASGD::update(const Batch& batch, const ASGDArgs& options) {
   const Number lr(batch.lr), step(batch.step);
   const Number next_eta = lr / pow(1 + options.lambd * lr * step, options.alpha);
   const Number next_mu = 1 / max(step - options.t0, 1);

@@ -11,6 +11,7 @@
 #include "mytorch/ops/dot.h"
 #include "mytorch/ops/stack.h"
 #include "mytorch/ops/zeros_like.h"
+#include "nn/optim/option_checks.h"
 
 namespace mytorch::nn::optim {
 
@@ -20,6 +21,14 @@ namespace {
 double inner(const Tensor& a, const Tensor& b) { return dot(a, b).item<double>(); }
 
 double largest(const Tensor& x) { return x.numel() == 0 ? 0 : x.abs().max().item<double>(); }
+
+ParamGroups one_group(ParamGroups parameters) {
+  if (parameters.groups().size() > 1) {
+    fail(ErrorCode::kUnsupported, "[LBFGS] there are ", parameters.groups().size(),
+         " groups of parameters: give one");
+  }
+  return parameters;
+}
 
 // Returns the minimum, within [low, high], of the cubic with these values and slopes at two points.
 double minimum_of_cubic(double x1, double f1, double g1, double x2, double f2, double g2,
@@ -36,32 +45,24 @@ double minimum_of_cubic(double x1, double f1, double g1, double x2, double f2, d
 }  // namespace
 
 LBFGS::LBFGS(ParamGroups parameters, LBFGSArgs options)
-    : OptimizerWith("LBFGS", {}, std::move(options)) {
-  if (parameters.groups().size() > 1) {
-    fail(ErrorCode::kUnsupported, "[LBFGS] there are ", parameters.groups().size(),
-         " groups of parameters: give one");
-  }
-  add_param_groups(std::move(parameters));
-}
+    : OptimizerWith(one_group(std::move(parameters)), std::move(options)) {}
 
-void LBFGS::check(const LBFGSArgs& options) const {
+void LBFGS::check(const LBFGSArgs& options) {
   const auto positive = [&](const char* name, int64_t value) {
-    check_option(value >= 1, name, static_cast<double>(value), "1 or more");
+    check_option(kName, value >= 1, name, static_cast<double>(value), "1 or more");
   };
-  check_option(options.lr >= 0, "lr", options.lr, "a rate that is not negative");
   positive("max_iter", options.max_iter);
   positive("history_size", options.history_size);
   if (options.max_eval) positive("max_eval", *options.max_eval);
-  check_option(options.tolerance_grad >= 0, "tolerance_grad", options.tolerance_grad, "0 or more");
-  check_option(options.tolerance_change >= 0, "tolerance_change", options.tolerance_change,
-               "0 or more");
+  check_not_negative(kName, {{"tolerance_grad", options.tolerance_grad},
+                             {"tolerance_change", options.tolerance_change}});
   if (options.line_search_fn && *options.line_search_fn != "strong_wolfe") {
     fail(ErrorCode::kValue, "[LBFGS] line_search_fn is '", *options.line_search_fn,
          "': give \"strong_wolfe\", or none");
   }
 }
 
-void LBFGS::update(const Batch& /*batch*/) {
+void LBFGS::update(const Batch& /*batch*/, const LBFGSArgs& /*options*/) {
   fail(ErrorCode::kUnsupported,
        "[LBFGS] a step evaluates the loss several times: call step(closure), whose closure clears "
        "the gradients, computes the loss, calls backward() and returns the loss");
@@ -186,8 +187,8 @@ LBFGS::Point LBFGS::search(const Point& start, double length, const Tensor& dire
 
 Tensor LBFGS::step(const LossClosure& closure) {
   NoGradGuard no_grad;
+  check_options(std::as_const(param_groups()[0]).options());
   const LBFGSArgs options = args_of(0);
-  check(options);
   const int64_t most = options.max_eval.value_or(options.max_iter * 5 / 4);
   int64_t evaluations = 0;
   const auto call = [&] {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "core/types/errors.h"
@@ -21,28 +20,22 @@
 #include "mytorch/ops/to.h"
 #include "mytorch/ops/transpose.h"
 #include "nn/optim/number.h"
+#include "nn/optim/option_checks.h"
 
 namespace mytorch::nn::optim {
 
 template void list_fields(OptionList&, MuonArgs&);
 
-Muon::Muon(ParamGroups parameters, MuonArgs options)
-    : OptimizerWith("Muon", {"momentum_buffer"}, std::move(options)) {
-  add_param_groups(std::move(parameters));
-}
-
-void Muon::check(const MuonArgs& options) const {
-  check_option(options.lr >= 0, "lr", options.lr, "a rate that is not negative");
-  check_option(options.momentum >= 0, "momentum", options.momentum, "0 or more");
-  check_option(options.ns_steps >= 0 && options.ns_steps < 100, "ns_steps",
+void Muon::check(const MuonArgs& options) {
+  check_not_negative(kName, {{"momentum", options.momentum}});
+  check_option(kName, options.ns_steps >= 0 && options.ns_steps < 100, "ns_steps",
                static_cast<double>(options.ns_steps), "0 to 99");
   const std::string adjust = options.adjust_lr_fn.value_or("original");
   if (adjust != "original" && adjust != "match_rms_adamw") {
     fail(ErrorCode::kValue, "[Muon] adjust_lr_fn is \"", adjust,
          "\": give \"original\" or \"match_rms_adamw\"");
   }
-  check_option(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
-  check_option(options.eps >= 0, "eps", options.eps, "0 or more");
+  check_not_negative(kName, {{"weight_decay", options.weight_decay}, {"eps", options.eps}});
 }
 
 namespace {
@@ -62,14 +55,13 @@ Tensor orthogonalize(const Tensor& update, const MuonArgs& options) {
 
 }  // namespace
 
-const char* Muon::refusal(const Tensor& parameter) const {
+const char* Muon::refusal_of(const Tensor& parameter) {
   if (parameter.is_complex()) return "is complex: give it to another optimizer, such as AdamW";
   if (parameter.dim() == 2) return nullptr;
   return "does not have two dimensions: give it to another optimizer, such as AdamW";
 }
 
-void Muon::update(const Batch& batch) {
-  const MuonArgs& options = this->args_of(batch.group);
+void Muon::update(const Batch& batch, const MuonArgs& options) {
   const Number lr(batch.lr);
   const Number shrink = 1 - lr * options.weight_decay;
   const std::vector<Tensor> buffers = batch.state(0);

@@ -1,30 +1,22 @@
 #include "mytorch/nn/optim/nadam.h"
 
-#include <utility>
 #include <vector>
 
 #include "mytorch/nn/optim/list_fields.h"
 #include "mytorch/ops/mul.h"
 #include "mytorch/ops/nadam_step.h"
 #include "nn/optim/number.h"
+#include "nn/optim/option_checks.h"
 
 namespace mytorch::nn::optim {
 
 template void list_fields(OptionList&, NAdamArgs&);
 
-NAdam::NAdam(ParamGroups parameters, NAdamArgs options)
-    : OptimizerWith("NAdam", {"exp_avg", "exp_avg_sq", "mu_product"}, std::move(options)) {
-  add_param_groups(std::move(parameters));
-}
-
-void NAdam::check(const NAdamArgs& options) const {
-  check_option(options.lr >= 0, "lr", options.lr, "a rate that is not negative");
-  const auto [beta1, beta2] = options.betas;
-  check_option(beta1 >= 0 && beta1 < 1, "beta1", beta1, "one from 0 up to, but not, 1");
-  check_option(beta2 >= 0 && beta2 < 1, "beta2", beta2, "one from 0 up to, but not, 1");
-  check_option(options.eps >= 0, "eps", options.eps, "0 or more");
-  check_option(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
-  check_option(options.momentum_decay >= 0, "momentum_decay", options.momentum_decay, "0 or more");
+void NAdam::check(const NAdamArgs& options) {
+  check_betas(kName, options.betas);
+  check_not_negative(kName, {{"eps", options.eps},
+                             {"weight_decay", options.weight_decay},
+                             {"momentum_decay", options.momentum_decay}});
 }
 
 Optimizer::StateLayout NAdam::state_layout(size_t i, const Tensor& parameter) const {
@@ -32,8 +24,7 @@ Optimizer::StateLayout NAdam::state_layout(size_t i, const Tensor& parameter) co
   return Optimizer::state_layout(i, parameter);
 }
 
-void NAdam::update(const Batch& batch) {
-  const NAdamArgs& options = this->args_of(batch.group);
+void NAdam::update(const Batch& batch, const NAdamArgs& options) {
   const auto [beta1, beta2] = options.betas;
   const Number lr(batch.lr), step(batch.step);
   const Number correction = 1 - pow(beta2, step);

@@ -1,32 +1,22 @@
 #include "mytorch/nn/optim/radam.h"
 
-#include <utility>
 #include <vector>
 
 #include "mytorch/nn/optim/list_fields.h"
 #include "mytorch/ops/radam_step.h"
 #include "nn/optim/number.h"
+#include "nn/optim/option_checks.h"
 
 namespace mytorch::nn::optim {
 
 template void list_fields(OptionList&, RAdamArgs&);
 
-RAdam::RAdam(ParamGroups parameters, RAdamArgs options)
-    : OptimizerWith("RAdam", {"exp_avg", "exp_avg_sq"}, std::move(options)) {
-  add_param_groups(std::move(parameters));
+void RAdam::check(const RAdamArgs& options) {
+  check_betas(kName, options.betas);
+  check_not_negative(kName, {{"eps", options.eps}, {"weight_decay", options.weight_decay}});
 }
 
-void RAdam::check(const RAdamArgs& options) const {
-  check_option(options.lr >= 0, "lr", options.lr, "a rate that is not negative");
-  const auto [beta1, beta2] = options.betas;
-  check_option(beta1 >= 0 && beta1 < 1, "beta1", beta1, "one from 0 up to, but not, 1");
-  check_option(beta2 >= 0 && beta2 < 1, "beta2", beta2, "one from 0 up to, but not, 1");
-  check_option(options.eps >= 0, "eps", options.eps, "0 or more");
-  check_option(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
-}
-
-void RAdam::update(const Batch& batch) {
-  const RAdamArgs& options = this->args_of(batch.group);
+void RAdam::update(const Batch& batch, const RAdamArgs& options) {
   const auto [beta1, beta2] = options.betas;
   const Number lr(batch.lr), step(batch.step);
   const Number power = pow(beta2, step), correction = 1 - power;

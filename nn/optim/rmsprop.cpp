@@ -1,7 +1,5 @@
 #include "mytorch/nn/optim/rmsprop.h"
 
-#include <utility>
-
 #include "mytorch/nn/optim/list_fields.h"
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/addcmul.h"
@@ -10,26 +8,20 @@
 #include "mytorch/ops/neg.h"
 #include "mytorch/ops/rmsprop_steps_.h"
 #include "mytorch/ops/sqrt.h"
+#include "nn/optim/option_checks.h"
 
 namespace mytorch::nn::optim {
 
 template void list_fields(OptionList&, RMSpropArgs&);
 
-RMSprop::RMSprop(ParamGroups parameters, RMSpropArgs options)
-    : OptimizerWith("RMSprop", {"square_avg", "momentum", "grad_avg"}, options) {
-  add_param_groups(std::move(parameters));
+void RMSprop::check(const RMSpropArgs& options) {
+  check_not_negative(kName, {{"alpha", options.alpha},
+                             {"eps", options.eps},
+                             {"weight_decay", options.weight_decay},
+                             {"momentum", options.momentum}});
 }
 
-void RMSprop::check(const RMSpropArgs& options) const {
-  check_option(options.lr >= 0, "lr", options.lr, "a rate that is not negative");
-  check_option(options.alpha >= 0, "alpha", options.alpha, "0 or more");
-  check_option(options.eps >= 0, "eps", options.eps, "0 or more");
-  check_option(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
-  check_option(options.momentum >= 0, "momentum", options.momentum, "0 or more");
-}
-
-void RMSprop::update(const Batch& batch) {
-  const RMSpropArgs& options = this->args_of(batch.group);
+void RMSprop::update(const Batch& batch, const RMSpropArgs& options) {
   const std::vector<Tensor> squares = batch.state(0);
   if (!options.centered && options.momentum == 0) {
     rmsprop_steps_(batch.parameters, batch.gradients, squares, batch.lr, options.alpha, options.eps,

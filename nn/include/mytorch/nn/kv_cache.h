@@ -111,6 +111,11 @@ class KVCache {
     int64_t key_mask_window = 0;
   };
   Step& begin(int64_t layer, const Tensor& key, const Tensor& value);
+  void check_append(int64_t layer, const Tensor& key, const Tensor& value) const;
+  void fit_memory(int64_t layer, const Tensor& key, const Tensor& value);
+  void check_room(int64_t count) const;
+  void place_tokens(Device device);
+  void list_blocks(Device device);
   void allocate(const Tensor& key, const Tensor& value);
   void reserve_blocks(int64_t count);
   void release_blocks(size_t sequence, int64_t keep);

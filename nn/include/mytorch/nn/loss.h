@@ -24,6 +24,18 @@ class Loss : public Module {
   Tensor operator()(const Tensor& input, const Tensor& target);
 };
 
+// A loss with its options, whose weights are buffers.
+template <class M, class Args>
+class LossWith : public LayerWith<M, Args, Loss> {
+ public:
+  using LayerWith<M, Args, Loss>::LayerWith;
+  explicit LossWith(Args options = {}) : LayerWith<M, Args, Loss>(std::move(options)) {
+    Args& own = this->options_;
+    if constexpr (requires { own.weight; }) this->register_buffer("weight", own.weight);
+    if constexpr (requires { own.pos_weight; }) this->register_buffer("pos_weight", own.pos_weight);
+  }
+};
+
 // ---- regression ----
 
 struct MSEArgs {
@@ -32,10 +44,10 @@ struct MSEArgs {
 using MSELossOptions = Options<MSEArgs>;
 
 // (input - target)^2.
-class MSELoss final : public LayerWith<MSELoss, MSEArgs, Loss> {
+class MSELoss final : public LossWith<MSELoss, MSEArgs> {
  public:
-  using LayerWith::LayerWith;
-  explicit MSELoss(OneOf<Reduction> reduction) : LayerWith({reduction}) {}
+  using LossWith::LossWith;
+  explicit MSELoss(OneOf<Reduction> reduction) : LossWith({reduction}) {}
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
@@ -45,10 +57,10 @@ struct L1Args {
 using L1LossOptions = Options<L1Args>;
 
 // |input - target|.
-class L1Loss final : public LayerWith<L1Loss, L1Args, Loss> {
+class L1Loss final : public LossWith<L1Loss, L1Args> {
  public:
-  using LayerWith::LayerWith;
-  explicit L1Loss(OneOf<Reduction> reduction) : LayerWith({reduction}) {}
+  using LossWith::LossWith;
+  explicit L1Loss(OneOf<Reduction> reduction) : LossWith({reduction}) {}
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
@@ -59,11 +71,11 @@ struct SmoothL1Args {
 using SmoothL1LossOptions = Options<SmoothL1Args>;
 
 // Quadratic for differences below `beta`, linear above.
-class SmoothL1Loss final : public LayerWith<SmoothL1Loss, SmoothL1Args, Loss> {
+class SmoothL1Loss final : public LossWith<SmoothL1Loss, SmoothL1Args> {
  public:
-  using LayerWith::LayerWith;
+  using LossWith::LossWith;
   explicit SmoothL1Loss(double beta, OneOf<Reduction> reduction = Reduction::kMean)
-      : LayerWith({beta, reduction}) {}
+      : LossWith({beta, reduction}) {}
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
@@ -74,11 +86,11 @@ struct HuberArgs {
 using HuberLossOptions = Options<HuberArgs>;
 
 // `delta` times SmoothL1Loss with beta = `delta`.
-class HuberLoss final : public LayerWith<HuberLoss, HuberArgs, Loss> {
+class HuberLoss final : public LossWith<HuberLoss, HuberArgs> {
  public:
-  using LayerWith::LayerWith;
+  using LossWith::LossWith;
   explicit HuberLoss(double delta, OneOf<Reduction> reduction = Reduction::kMean)
-      : LayerWith({delta, reduction}) {}
+      : LossWith({delta, reduction}) {}
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
@@ -91,9 +103,9 @@ struct PoissonNLLArgs {
 using PoissonNLLLossOptions = Options<PoissonNLLArgs>;
 
 // The negative log likelihood of counts from Poisson distributions of rate exp(input).
-class PoissonNLLLoss final : public LayerWith<PoissonNLLLoss, PoissonNLLArgs, Loss> {
+class PoissonNLLLoss final : public LossWith<PoissonNLLLoss, PoissonNLLArgs> {
  public:
-  using LayerWith::LayerWith;
+  using LossWith::LossWith;
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
@@ -124,10 +136,9 @@ struct CrossEntropyArgs {
 using CrossEntropyLossOptions = Options<CrossEntropyArgs>;
 
 // Takes logits (N, C, ...) and either class indices (N, ...) or probabilities (N, C, ...).
-class CrossEntropyLoss final : public LayerWith<CrossEntropyLoss, CrossEntropyArgs, Loss> {
+class CrossEntropyLoss final : public LossWith<CrossEntropyLoss, CrossEntropyArgs> {
  public:
-  using LayerWith::LayerWith;
-  explicit CrossEntropyLoss(CrossEntropyArgs options = {});
+  using LossWith::LossWith;
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
@@ -139,10 +150,9 @@ struct NLLArgs {
 using NLLLossOptions = Options<NLLArgs>;
 
 // Takes log-probabilities (N, C, ...) and class indices (N, ...).
-class NLLLoss final : public LayerWith<NLLLoss, NLLArgs, Loss> {
+class NLLLoss final : public LossWith<NLLLoss, NLLArgs> {
  public:
-  using LayerWith::LayerWith;
-  explicit NLLLoss(NLLArgs options = {});
+  using LossWith::LossWith;
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
@@ -153,12 +163,11 @@ struct BCEArgs {
 using BCELossOptions = Options<BCEArgs>;
 
 // Takes probabilities and targets in [0, 1].
-class BCELoss final : public LayerWith<BCELoss, BCEArgs, Loss> {
+class BCELoss final : public LossWith<BCELoss, BCEArgs> {
  public:
-  using LayerWith::LayerWith;
-  explicit BCELoss(BCEArgs options = {});
+  using LossWith::LossWith;
   explicit BCELoss(Tensor weight, OneOf<Reduction> reduction = Reduction::kMean)
-      : BCELoss(BCEArgs{std::move(weight), reduction}) {}
+      : LossWith({std::move(weight), reduction}) {}
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
@@ -170,10 +179,9 @@ struct BCEWithLogitsArgs {
 using BCEWithLogitsLossOptions = Options<BCEWithLogitsArgs>;
 
 // Takes logits and targets in [0, 1].
-class BCEWithLogitsLoss final : public LayerWith<BCEWithLogitsLoss, BCEWithLogitsArgs, Loss> {
+class BCEWithLogitsLoss final : public LossWith<BCEWithLogitsLoss, BCEWithLogitsArgs> {
  public:
-  using LayerWith::LayerWith;
-  explicit BCEWithLogitsLoss(BCEWithLogitsArgs options = {});
+  using LossWith::LossWith;
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
@@ -188,11 +196,11 @@ struct KLDivArgs {
 using KLDivLossOptions = Options<KLDivArgs>;
 
 // Takes log-probabilities and either target probabilities or, with `log_target`, their logarithms.
-class KLDivLoss final : public LayerWith<KLDivLoss, KLDivArgs, Loss> {
+class KLDivLoss final : public LossWith<KLDivLoss, KLDivArgs> {
  public:
-  using LayerWith::LayerWith;
+  using LossWith::LossWith;
   explicit KLDivLoss(OneOf<KLReduction> reduction, bool log_target = false)
-      : LayerWith({reduction, log_target}) {}
+      : LossWith({reduction, log_target}) {}
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
@@ -206,10 +214,9 @@ using MultiMarginLossOptions = Options<MultiMarginArgs>;
 
 // The mean over the classes i other than y of max(0, margin - x[y] + x[i])^p. Takes scores (N, C)
 // or (C) and class indices (N) or ().
-class MultiMarginLoss final : public LayerWith<MultiMarginLoss, MultiMarginArgs, Loss> {
+class MultiMarginLoss final : public LossWith<MultiMarginLoss, MultiMarginArgs> {
  public:
-  using LayerWith::LayerWith;
-  explicit MultiMarginLoss(MultiMarginArgs options = {});
+  using LossWith::LossWith;
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
@@ -220,10 +227,9 @@ using MultiLabelMarginLossOptions = Options<MultiLabelMarginArgs>;
 
 // The hinge loss between the scores of the labels and of all other classes, for scores (N, C) or
 // (C) and labels of the same shape, each row of which ends at its first -1.
-class MultiLabelMarginLoss final
-    : public LayerWith<MultiLabelMarginLoss, MultiLabelMarginArgs, Loss> {
+class MultiLabelMarginLoss final : public LossWith<MultiLabelMarginLoss, MultiLabelMarginArgs> {
  public:
-  using LayerWith::LayerWith;
+  using LossWith::LossWith;
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
@@ -235,10 +241,9 @@ using MultiLabelSoftMarginLossOptions = Options<MultiLabelSoftMarginArgs>;
 
 // The mean over the classes of the binary cross entropy of logits (..., C) with targets 0 or 1.
 class MultiLabelSoftMarginLoss final
-    : public LayerWith<MultiLabelSoftMarginLoss, MultiLabelSoftMarginArgs, Loss> {
+    : public LossWith<MultiLabelSoftMarginLoss, MultiLabelSoftMarginArgs> {
  public:
-  using LayerWith::LayerWith;
-  explicit MultiLabelSoftMarginLoss(MultiLabelSoftMarginArgs options = {});
+  using LossWith::LossWith;
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
@@ -248,9 +253,9 @@ struct SoftMarginArgs {
 using SoftMarginLossOptions = Options<SoftMarginArgs>;
 
 // log(1 + exp(-target * input)), for targets 1 and -1.
-class SoftMarginLoss final : public LayerWith<SoftMarginLoss, SoftMarginArgs, Loss> {
+class SoftMarginLoss final : public LossWith<SoftMarginLoss, SoftMarginArgs> {
  public:
-  using LayerWith::LayerWith;
+  using LossWith::LossWith;
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 
@@ -263,9 +268,9 @@ struct HingeEmbeddingArgs {
 using HingeEmbeddingLossOptions = Options<HingeEmbeddingArgs>;
 
 // The input if the target is 1, max(0, margin - input) if it is -1.
-class HingeEmbeddingLoss final : public LayerWith<HingeEmbeddingLoss, HingeEmbeddingArgs, Loss> {
+class HingeEmbeddingLoss final : public LossWith<HingeEmbeddingLoss, HingeEmbeddingArgs> {
  public:
-  using LayerWith::LayerWith;
+  using LossWith::LossWith;
   Tensor forward(const Tensor& input, const Tensor& target) override;
 };
 

@@ -7,8 +7,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
@@ -16,6 +14,8 @@
 
 #include "mytorch/device.h"
 #include "mytorch/dtype.h"
+#include "mytorch/nn/hooks.h"       // IWYU pragma: export
+#include "mytorch/nn/named_list.h"  // IWYU pragma: export
 #include "mytorch/nn/serialize.h"
 #include "mytorch/owned.h"
 #include "mytorch/std_function.h"
@@ -35,32 +35,6 @@ class Registration;
 }  // namespace utils::parametrize
 template <class M, class Base = Module>
 class Callable;
-
-// A parameter, buffer or module with its name: `auto [name, tensor] = item`.
-template <class T>
-struct NamedItem {
-  std::string first;
-  T second;
-  const std::string& key() const { return first; }  // libtorch's names
-  T& value() { return second; }
-  const T& value() const { return second; }
-};
-using NamedTensor = NamedItem<Tensor>;
-using NamedModule = NamedItem<Module*>;
-
-// Named items in order. They are found by their index or name.
-template <class T>
-class NamedList : public std::vector<NamedItem<T>> {
- public:
-  using std::vector<NamedItem<T>>::operator[];
-  // Throws Error(kValue), listing the names, if there is no such item.
-  T& operator[](std::string_view name);
-  bool contains(std::string_view name) const;
-  std::vector<std::string> keys() const;
-  std::vector<T> values() const;
-};
-extern template class NamedList<Tensor>;
-extern template class NamedList<Module*>;
 
 // Names that load_state_dict found on one side only.
 struct LoadReport {
@@ -89,53 +63,12 @@ class Forwards {
   Tensor call_forward(const Tensor& input);
 };
 
-struct Hooks;
 struct ParameterAccess;
 
 class AnyHolder {};
 [[noreturn]] void fail_empty_holder(const std::type_info& type);
 
-// Makes a hook of a function that returns a Tensor or nothing.
-template <class... Args, class F>
-std::function<Tensor(Args...)> as_hook(F function) {
-  if constexpr (std::is_void_v<std::invoke_result_t<F&, Args...>>) {
-    return [function = std::move(function)](Args... args) mutable {
-      function(args...);
-      return Tensor();
-    };
-  } else {
-    return function;
-  }
-}
-
-// Returns the first tensor of a module's result, or null.
-template <class Result>
-Tensor* first_tensor(Result& result) {
-  if constexpr (std::is_same_v<Result, Tensor>) {
-    return &result;
-  } else if constexpr (requires { std::get<0>(result); }) {
-    return first_tensor(std::get<0>(result));
-  } else if constexpr (requires { requires std::is_same_v<decltype(result.output), Tensor>; }) {
-    return &result.output;
-  } else {
-    return nullptr;
-  }
-}
-
 }  // namespace detail
-
-// Removes a hook of a module. Destroying the handle does not.
-class HookHandle {
- public:
-  HookHandle() = default;
-  void remove();  // does nothing if the hook or the module no longer exists
-
- private:
-  friend class Module;
-  HookHandle(std::weak_ptr<detail::Hooks> hooks, int64_t id) : hooks_(std::move(hooks)), id_(id) {}
-  std::weak_ptr<detail::Hooks> hooks_;
-  int64_t id_ = 0;
-};
 
 // A part of a model. It consists of named parameters (trained tensors), buffers (tensors that are
 // not trained) and children (other modules). Modules are ordinary classes, and their parts are
@@ -502,93 +435,6 @@ class Module : private detail::Forwards {
   bool parametrized_ = false;  // whether an entry of tensors_ is computed
 };
 
-template <class M>
-M clone(const M& module);
-
-// Gives the class M of a module what libtorch's programs expect of a pointer to it: in
-// `fc->forward(x)`, the layer `fc` is a value. All layers of mytorch derive from this class.
-template <class M, class Base = Module>
-class Layer : public Base {
- public:
-  using Base::Base;
-  M* operator->() {
-    this->Module::compute_parametrized();
-    return static_cast<M*>(this);
-  }
-  const M* operator->() const { return static_cast<const M*>(this); }
-  M& operator*() { return static_cast<M&>(*this); }
-  const M& operator*() const { return static_cast<const M&>(*this); }
-  // Returns a copy of the layer, which shares its parameters.
-  std::shared_ptr<M> ptr() const { return std::make_shared<M>(**this); }
-  // Returns a copy with its own parameters, as the function nn::clone does.
-  std::shared_ptr<M> clone() const { return std::make_shared<M>(nn::clone(**this)); }
-};
-
-// A layer whose constructor takes options.
-template <class M, class Args, class Base = Module>
-class LayerWith : public Layer<M, Base> {
- public:
-  using Layer<M, Base>::Layer;
-  explicit LayerWith(Args options = {}) : options_(std::move(options)) {}
-
- protected:
-  Args options_;
-};
-
-// The base of modules whose forward takes other arguments than one tensor. Derives them from Base,
-// and gives them operator():
-//
-//   struct Attention : nn::Callable<Attention> {
-//     Tensor forward(const Tensor& query, const Tensor& key, const Tensor& mask = {});
-//   };
-//   attention(x, y)
-template <class M, class Base>
-class Callable : public Layer<M, Base> {
- public:
-  using Layer<M, Base>::Layer;
-  template <class... Args>
-  decltype(auto) operator()(Args&&... args) {
-    try {
-      this->check_not_empty();
-      this->Module::compute_parametrized();
-      if (this->has_hooks()) return call_hooked(std::forward<Args>(args)...);
-      return static_cast<M&>(*this).forward(std::forward<Args>(args)...);
-    } catch (const Error&) {
-      this->rethrow_with_path();
-    }
-  }
-
- private:
-  template <class... Args>
-  decltype(auto) call_hooked(Args&&... args) {
-    M& self = static_cast<M&>(*this);
-    using Result = decltype(self.forward(std::forward<Args>(args)...));
-    if constexpr (std::is_void_v<Result> || std::is_reference_v<Result> || sizeof...(Args) == 0) {
-      return self.forward(std::forward<Args>(args)...);
-    } else {
-      return call_hooked_with<Result>(std::forward<Args>(args)...);
-    }
-  }
-  template <class Result, class First, class... Rest>
-  Result call_hooked_with(First&& first, Rest&&... rest) {
-    M& self = static_cast<M&>(*this);
-    constexpr bool is_tensor = std::is_same_v<std::decay_t<First>, Tensor>;
-    Tensor input;
-    if constexpr (is_tensor) input = this->before_forward(first);
-    std::remove_const_t<Result> result = [&]() -> Result {
-      if constexpr (is_tensor) {
-        return self.forward(input, std::forward<Rest>(rest)...);
-      } else {
-        return self.forward(std::forward<First>(first), std::forward<Rest>(rest)...);
-      }
-    }();
-    Tensor* output = detail::first_tensor(result);
-    Tensor replaced = this->after_forward(input, output != nullptr ? *output : Tensor());
-    if (output != nullptr) *output = std::move(replaced);
-    return result;
-  }
-};
-
 // Returns a copy of the module with its own parameters and buffers, of the same values. Tied
 // tensors stay tied.
 template <class M>
@@ -604,54 +450,7 @@ M clone(const M& module) {
 
 std::ostream& operator<<(std::ostream& out, const Module& module);
 
-// A shared pointer to a module that calls it, as in libtorch. MYTORCH_MODULE(Net) defines Net, the
-// holder of NetImpl:
-//
-//   struct NetImpl : nn::Module { ... };
-//   MYTORCH_MODULE(Net);
-//   Net net(784, 10);
-//   net->forward(x);
-template <class Impl>
-class ModuleHolder : public detail::AnyHolder {
- public:
-  using ContainedType = Impl;
-  ModuleHolder(std::nullptr_t) {}                                           // NOLINT: as a pointer
-  ModuleHolder(std::shared_ptr<Impl> module) : impl_(std::move(module)) {}  // NOLINT
-  template <class... Args>
-  requires(std::is_constructible_v<Impl, Args...> &&
-           !(std::is_base_of_v<AnyHolder, std::decay_t<Args>> ||
-             ...)) explicit ModuleHolder(Args&&... args)
-      : impl_(std::make_shared<Impl>(std::forward<Args>(args)...)) {}
-
-  // These throw Error(kValue) if the holder is empty.
-  Impl* get() const {
-    if (impl_ == nullptr) detail::fail_empty_holder(typeid(Impl));
-    if constexpr (std::is_base_of_v<Module, Impl>) impl_->Module::compute_parametrized();
-    return impl_.get();
-  }
-  Impl* operator->() const { return get(); }
-  Impl& operator*() const { return *get(); }
-  template <class... Args>
-  decltype(auto) operator()(Args&&... args) const {
-    if constexpr (sizeof...(Args) == 1 || std::is_base_of_v<Callable<Impl>, Impl>) {
-      return (*get())(std::forward<Args>(args)...);
-    } else {
-      return get()->forward(std::forward<Args>(args)...);
-    }
-  }
-  const std::shared_ptr<Impl>& ptr() const { return impl_; }
-  bool is_empty() const { return impl_ == nullptr; }
-  explicit operator bool() const { return impl_ != nullptr; }
-
- private:
-  std::shared_ptr<Impl> impl_;
-};
-
-#define MYTORCH_MODULE_IMPL(Name, Impl)                    \
-  class Name : public ::mytorch::nn::ModuleHolder<Impl> {  \
-   public:                                                 \
-    using ::mytorch::nn::ModuleHolder<Impl>::ModuleHolder; \
-  }
-#define MYTORCH_MODULE(Name) MYTORCH_MODULE_IMPL(Name, Name##Impl)
-
 }  // namespace mytorch::nn
+
+#include "mytorch/nn/layer.h"          // IWYU pragma: export
+#include "mytorch/nn/module_holder.h"  // IWYU pragma: export

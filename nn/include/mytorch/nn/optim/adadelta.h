@@ -1,9 +1,8 @@
 // Adadelta.
 #pragma once
 
-#include <concepts>
+#include <array>
 #include <optional>
-#include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
 
@@ -18,29 +17,26 @@ struct AdadeltaArgs {
   bool master_weights = true;  // of 16-bit parameters; see Optimizer
   std::optional<ScalarType> state_dtype = {};
 };
-class AdadeltaOptions final : public OptimizerOptionsOf<AdadeltaOptions, AdadeltaArgs> {
- public:
-  using OptimizerOptionsOf::OptimizerOptionsOf;
-};
+using AdadeltaOptions = OptimizerOptionsOf<AdadeltaArgs>;
 
 // Zeiler, "ADADELTA: an adaptive learning rate method" (2012). With g the gradient plus
 // weight_decay * p:
 //
 //   v = rho * v + (1 - rho) * g^2,   d = sqrt(a + eps) / sqrt(v + eps) * g
 //   a = rho * a + (1 - rho) * d^2,   p = p - lr * d
-class Adadelta final : public OptimizerWith<AdadeltaOptions> {
+class Adadelta final : public OptimizerWith<Adadelta, AdadeltaOptions> {
  public:
-  explicit Adadelta(ParamGroups parameters, AdadeltaArgs options = {});
+  using OptimizerWith::OptimizerWith;
   template <class TakesOptionsOf = AdadeltaArgs,
             OptionNames Named = "lr, rho, eps, weight_decay, maximize, master_weights, state_dtype">
   Adadelta(detail::AnyParamGroups, ...) = delete;
-  template <std::convertible_to<AdadeltaOptions> Options>
-  Adadelta(ParamGroups parameters, const Options& options)
-      : Adadelta(std::move(parameters), AdadeltaOptions(options).args()) {}
 
  private:
-  void check(const AdadeltaArgs& options) const override;
-  void update(const Batch& batch) override;
+  friend OptimizerWith;
+  static constexpr const char* kName = "Adadelta";
+  static constexpr std::array kState = {"square_avg", "acc_delta"};
+  static void check(const AdadeltaArgs& options);
+  void update(const Batch& batch, const AdadeltaArgs& options) override;
 };
 
 }  // namespace mytorch::nn::optim

@@ -1,9 +1,8 @@
 // Adafactor.
 #pragma once
 
-#include <concepts>
+#include <array>
 #include <optional>
-#include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
 
@@ -19,10 +18,7 @@ struct AdafactorArgs {
   bool master_weights = true;  // of 16-bit parameters; see Optimizer
   std::optional<ScalarType> state_dtype = {};
 };
-class AdafactorOptions final : public OptimizerOptionsOf<AdafactorOptions, AdafactorArgs> {
- public:
-  using OptimizerOptionsOf::OptimizerOptionsOf;
-};
+using AdafactorOptions = OptimizerOptionsOf<AdafactorArgs>;
 
 // Shazeer and Stern, "Adafactor: adaptive learning rates with sublinear memory cost" (ICML 2018).
 // With g the gradient, in step t = 1, 2, ..., and p = p * (1 - lr * weight_decay) applied first:
@@ -33,21 +29,21 @@ class AdafactorOptions final : public OptimizerOptionsOf<AdafactorOptions, Adafa
 //
 // The rows and columns are those of the last two dimensions. Parameters of one dimension keep the
 // average of g^2 itself.
-class Adafactor final : public OptimizerWith<AdafactorOptions> {
+class Adafactor final : public OptimizerWith<Adafactor, AdafactorOptions> {
  public:
-  explicit Adafactor(ParamGroups parameters, AdafactorArgs options = {});
+  using OptimizerWith::OptimizerWith;
   template <class TakesOptionsOf = AdafactorArgs,
             OptionNames Named =
                 "lr, beta2_decay, eps, d, weight_decay, maximize, master_weights, state_dtype">
   Adafactor(detail::AnyParamGroups, ...) = delete;
-  template <std::convertible_to<AdafactorOptions> Options>
-  Adafactor(ParamGroups parameters, const Options& options)
-      : Adafactor(std::move(parameters), AdafactorOptions(options).args()) {}
 
  private:
-  void check(const AdafactorArgs& options) const override;
-  void update(const Batch& batch) override;
-  const char* refusal(const Tensor& parameter) const override;
+  friend OptimizerWith;
+  static constexpr const char* kName = "Adafactor";
+  static constexpr std::array kState = {"row_var", "col_var", "variance"};
+  static void check(const AdafactorArgs& options);
+  void update(const Batch& batch, const AdafactorArgs& options) override;
+  static const char* refusal_of(const Tensor& parameter);
   StateLayout state_layout(size_t i, const Tensor& parameter) const override;
 };
 

@@ -1,9 +1,8 @@
 // Adagrad.
 #pragma once
 
-#include <concepts>
+#include <array>
 #include <optional>
-#include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
 
@@ -19,30 +18,27 @@ struct AdagradArgs {
   bool master_weights = true;  // of 16-bit parameters; see Optimizer
   std::optional<ScalarType> state_dtype = {};
 };
-class AdagradOptions final : public OptimizerOptionsOf<AdagradOptions, AdagradArgs> {
- public:
-  using OptimizerOptionsOf::OptimizerOptionsOf;
-};
+using AdagradOptions = OptimizerOptionsOf<AdagradArgs>;
 
 // Duchi et al., "Adaptive subgradient methods for online learning and stochastic optimization"
 // (JMLR 2011). With g the gradient plus weight_decay * p, in step t = 1, 2, ...:
 //
 //   s = s + g^2,   p = p - lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps)
-class Adagrad final : public OptimizerWith<AdagradOptions> {
+class Adagrad final : public OptimizerWith<Adagrad, AdagradOptions> {
  public:
-  explicit Adagrad(ParamGroups parameters, AdagradArgs options = {});
+  using OptimizerWith::OptimizerWith;
   template <class TakesOptionsOf = AdagradArgs,
             OptionNames Named =
                 "lr, lr_decay, weight_decay, initial_accumulator_value, eps, maximize, "
                 "master_weights, state_dtype">
   Adagrad(detail::AnyParamGroups, ...) = delete;
-  template <std::convertible_to<AdagradOptions> Options>
-  Adagrad(ParamGroups parameters, const Options& options)
-      : Adagrad(std::move(parameters), AdagradOptions(options).args()) {}
 
  private:
-  void check(const AdagradArgs& options) const override;
-  void update(const Batch& batch) override;
+  friend OptimizerWith;
+  static constexpr const char* kName = "Adagrad";
+  static constexpr std::array kState = {"sum"};
+  static void check(const AdagradArgs& options);
+  void update(const Batch& batch, const AdagradArgs& options) override;
 };
 
 }  // namespace mytorch::nn::optim

@@ -1,9 +1,8 @@
 // Adam and AdamW.
 #pragma once
 
-#include <concepts>
+#include <array>
 #include <optional>
-#include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
 
@@ -19,10 +18,7 @@ struct AdamArgs {
   bool master_weights = true;  // of 16-bit parameters; see Optimizer
   std::optional<ScalarType> state_dtype = {};
 };
-class AdamOptions final : public OptimizerOptionsOf<AdamOptions, AdamArgs> {
- public:
-  using OptimizerOptionsOf::OptimizerOptionsOf;
-};
+using AdamOptions = OptimizerOptionsOf<AdamArgs>;
 
 // A separate type because the default of weight_decay differs.
 struct AdamWArgs {
@@ -35,28 +31,27 @@ struct AdamWArgs {
   bool master_weights = true;  // of 16-bit parameters; see Optimizer
   std::optional<ScalarType> state_dtype = {};
 };
-class AdamWOptions final : public OptimizerOptionsOf<AdamWOptions, AdamWArgs> {
- public:
-  using OptimizerOptionsOf::OptimizerOptionsOf;
-};
+using AdamWOptions = OptimizerOptionsOf<AdamWArgs>;
 
 // Adam, or AdamW, which has its weight decay `decoupled` from the gradient.
 template <class Options, bool decoupled>
-class AdamOf final : public OptimizerWith<Options> {
+class AdamOf final : public OptimizerWith<AdamOf<Options, decoupled>, Options> {
+  using Base = OptimizerWith<AdamOf, Options>;
+
  public:
   using Args = typename Options::Args;
-  explicit AdamOf(ParamGroups parameters, Args options = {});
+  using Base::Base;
   template <class TakesOptionsOf = Args,
             OptionNames Named =
                 "lr, betas, eps, weight_decay, amsgrad, maximize, master_weights, state_dtype">
   AdamOf(detail::AnyParamGroups, ...) = delete;
-  template <std::convertible_to<Options> O>
-  AdamOf(ParamGroups parameters, const O& options)
-      : AdamOf(std::move(parameters), Options(options).args()) {}
 
  private:
-  void check(const Args& options) const override;
-  void update(const Optimizer::Batch& batch) override;
+  friend Base;
+  static constexpr const char* kName = decoupled ? "AdamW" : "Adam";
+  static constexpr std::array kState = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
+  static void check(const Args& options);
+  void update(const Optimizer::Batch& batch, const Args& options) override;
   bool rounds() const override { return true; }
 };
 extern template class AdamOf<AdamOptions, false>;

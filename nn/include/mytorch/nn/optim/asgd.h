@@ -1,9 +1,8 @@
 // Averaged stochastic gradient descent.
 #pragma once
 
-#include <concepts>
+#include <array>
 #include <optional>
-#include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
 
@@ -19,10 +18,7 @@ struct ASGDArgs {
   bool master_weights = true;  // of 16-bit parameters; see Optimizer
   std::optional<ScalarType> state_dtype = {};
 };
-class ASGDOptions final : public OptimizerOptionsOf<ASGDOptions, ASGDArgs> {
- public:
-  using OptimizerOptionsOf::OptimizerOptionsOf;
-};
+using ASGDOptions = OptimizerOptionsOf<ASGDArgs>;
 
 // Polyak and Juditsky, "Acceleration of stochastic approximation by averaging" (1992). With g the
 // gradient plus weight_decay * p, in step t = 1, 2, ...:
@@ -31,20 +27,20 @@ class ASGDOptions final : public OptimizerOptionsOf<ASGDOptions, ASGDArgs> {
 //   eta = lr / (1 + lambd * lr * t)^alpha,   mu = 1 / max(1, t - t0)      (for the next step)
 //
 // where eta = lr and mu = 1 in the first step. The average is the state "ax".
-class ASGD final : public OptimizerWith<ASGDOptions> {
+class ASGD final : public OptimizerWith<ASGD, ASGDOptions> {
  public:
-  explicit ASGD(ParamGroups parameters, ASGDArgs options = {});
+  using OptimizerWith::OptimizerWith;
   template <class TakesOptionsOf = ASGDArgs,
             OptionNames Named =
                 "lr, lambd, alpha, t0, weight_decay, maximize, master_weights, state_dtype">
   ASGD(detail::AnyParamGroups, ...) = delete;
-  template <std::convertible_to<ASGDOptions> Options>
-  ASGD(ParamGroups parameters, const Options& options)
-      : ASGD(std::move(parameters), ASGDOptions(options).args()) {}
 
  private:
-  void check(const ASGDArgs& options) const override;
-  void update(const Batch& batch) override;
+  friend OptimizerWith;
+  static constexpr const char* kName = "ASGD";
+  static constexpr std::array kState = {"ax", "eta", "mu"};
+  static void check(const ASGDArgs& options);
+  void update(const Batch& batch, const ASGDArgs& options) override;
   StateLayout state_layout(size_t i, const Tensor& parameter) const override;
 };
 

@@ -1,6 +1,7 @@
 // L-BFGS.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstdint>
 #include <optional>
@@ -21,10 +22,7 @@ struct LBFGSArgs {
   int64_t history_size = 100;
   std::optional<std::string> line_search_fn = {};  // or "strong_wolfe"
 };
-class LBFGSOptions final : public OptimizerOptionsOf<LBFGSOptions, LBFGSArgs> {
- public:
-  using OptimizerOptionsOf::OptimizerOptionsOf;
-};  // or "strong_wolfe"
+using LBFGSOptions = OptimizerOptionsOf<LBFGSArgs>;
 
 // Nocedal, "Updating quasi-Newton matrices with limited storage" (1980), as in PyTorch: minimizes
 // the loss of a closure by several iterations per step, each along the direction that the last
@@ -37,7 +35,7 @@ class LBFGSOptions final : public OptimizerOptionsOf<LBFGSOptions, LBFGSArgs> {
 //
 // There is one group of parameters, on one device. step() without a closure throws
 // Error(kUnsupported).
-class LBFGS final : public OptimizerWith<LBFGSOptions> {
+class LBFGS final : public OptimizerWith<LBFGS, LBFGSOptions> {
  public:
   explicit LBFGS(ParamGroups parameters, LBFGSArgs options = {});
   template <class TakesOptionsOf = LBFGSArgs,
@@ -55,6 +53,9 @@ class LBFGS final : public OptimizerWith<LBFGSOptions> {
   void load_state_dict(const TensorMap& state) override;
 
  private:
+  friend OptimizerWith;
+  static constexpr const char* kName = "LBFGS";
+  static constexpr std::array<const char*, 0> kState = {};
   // A point on the line from the current parameters along a direction.
   struct Point {
     double at;  // multiple of the direction
@@ -70,8 +71,8 @@ class LBFGS final : public OptimizerWith<LBFGSOptions> {
     std::vector<Tensor> changes, moves;  // of the gradient and of the parameters, oldest first
   };
 
-  void check(const LBFGSArgs& options) const override;
-  void update(const Batch& batch) override;
+  static void check(const LBFGSArgs& options);
+  void update(const Batch& batch, const LBFGSArgs& options) override;
   Tensor flat_gradient() const;
   void move(const Tensor& direction, double length);
   void remember(const Tensor& gradient);

@@ -1,9 +1,8 @@
 // Lion.
 #pragma once
 
-#include <concepts>
+#include <array>
 #include <optional>
-#include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
 
@@ -17,28 +16,25 @@ struct LionArgs {
   bool master_weights = true;  // of 16-bit parameters; see Optimizer
   std::optional<ScalarType> state_dtype = {};
 };
-class LionOptions final : public OptimizerOptionsOf<LionOptions, LionArgs> {
- public:
-  using OptimizerOptionsOf::OptimizerOptionsOf;
-};
+using LionOptions = OptimizerOptionsOf<LionArgs>;
 
 // Chen et al., "Symbolic discovery of optimization algorithms" (NeurIPS 2023). With g the gradient:
 //
 //   p = p - lr * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * p)
 //   m = beta2 * m + (1 - beta2) * g
-class Lion final : public OptimizerWith<LionOptions> {
+class Lion final : public OptimizerWith<Lion, LionOptions> {
  public:
-  explicit Lion(ParamGroups parameters, LionArgs options = {});
+  using OptimizerWith::OptimizerWith;
   template <class TakesOptionsOf = LionArgs,
             OptionNames Named = "lr, betas, weight_decay, maximize, master_weights, state_dtype">
   Lion(detail::AnyParamGroups, ...) = delete;
-  template <std::convertible_to<LionOptions> Options>
-  Lion(ParamGroups parameters, const Options& options)
-      : Lion(std::move(parameters), LionOptions(options).args()) {}
 
  private:
-  void check(const LionArgs& options) const override;
-  void update(const Batch& batch) override;
+  friend OptimizerWith;
+  static constexpr const char* kName = "Lion";
+  static constexpr std::array kState = {"exp_avg"};
+  static void check(const LionArgs& options);
+  void update(const Batch& batch, const LionArgs& options) override;
 };
 
 }  // namespace mytorch::nn::optim

@@ -1,11 +1,10 @@
 // Muon.
 #pragma once
 
-#include <concepts>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
 
@@ -25,10 +24,7 @@ struct MuonArgs {
   bool master_weights = true;  // of 16-bit parameters; see Optimizer
   std::optional<ScalarType> state_dtype = {};
 };
-class MuonOptions final : public OptimizerOptionsOf<MuonOptions, MuonArgs> {
- public:
-  using OptimizerOptionsOf::OptimizerOptionsOf;
-};
+using MuonOptions = OptimizerOptionsOf<MuonArgs>;
 
 // Jordan et al., "Muon: an optimizer for hidden layers in neural networks" (2024), for parameters
 // of two dimensions; others belong in an optimizer of their own, such as AdamW. With g the
@@ -39,22 +35,22 @@ class MuonOptions final : public OptimizerOptionsOf<MuonOptions, MuonArgs> {
 //
 // where orthogonalize replaces the singular values of u / |u| by numbers near 1: `ns_steps` times
 // x = a * x + (b * x x^T + c * (x x^T)^2) x, with the coefficients a, b, c; in bfloat16.
-class Muon final : public OptimizerWith<MuonOptions> {
+class Muon final : public OptimizerWith<Muon, MuonOptions> {
  public:
-  explicit Muon(ParamGroups parameters, MuonArgs options = {});
+  using OptimizerWith::OptimizerWith;
   template <class TakesOptionsOf = MuonArgs,
             OptionNames Named =
                 "lr, weight_decay, momentum, nesterov, ns_coefficients, eps, ns_steps, "
                 "adjust_lr_fn, master_weights, state_dtype">
   Muon(detail::AnyParamGroups, ...) = delete;
-  template <std::convertible_to<MuonOptions> Options>
-  Muon(ParamGroups parameters, const Options& options)
-      : Muon(std::move(parameters), MuonOptions(options).args()) {}
 
  private:
-  void check(const MuonArgs& options) const override;
-  void update(const Batch& batch) override;
-  const char* refusal(const Tensor& parameter) const override;
+  friend OptimizerWith;
+  static constexpr const char* kName = "Muon";
+  static constexpr std::array kState = {"momentum_buffer"};
+  static void check(const MuonArgs& options);
+  void update(const Batch& batch, const MuonArgs& options) override;
+  static const char* refusal_of(const Tensor& parameter);
 };
 
 }  // namespace mytorch::nn::optim

@@ -1,9 +1,8 @@
 // NAdam.
 #pragma once
 
-#include <concepts>
+#include <array>
 #include <optional>
-#include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
 
@@ -20,10 +19,7 @@ struct NAdamArgs {
   bool master_weights = true;  // of 16-bit parameters; see Optimizer
   std::optional<ScalarType> state_dtype = {};
 };
-class NAdamOptions final : public OptimizerOptionsOf<NAdamOptions, NAdamArgs> {
- public:
-  using OptimizerOptionsOf::OptimizerOptionsOf;
-};
+using NAdamOptions = OptimizerOptionsOf<NAdamArgs>;
 
 // Dozat, "Incorporating Nesterov momentum into Adam" (ICLR workshop 2016). With g the gradient plus
 // weight_decay * p, in step t = 1, 2, ...:
@@ -35,21 +31,21 @@ class NAdamOptions final : public OptimizerOptionsOf<NAdamOptions, NAdamArgs> {
 //
 // With decoupled_weight_decay, g is the gradient alone, and p = p * (1 - lr * weight_decay) is
 // applied first.
-class NAdam final : public OptimizerWith<NAdamOptions> {
+class NAdam final : public OptimizerWith<NAdam, NAdamOptions> {
  public:
-  explicit NAdam(ParamGroups parameters, NAdamArgs options = {});
+  using OptimizerWith::OptimizerWith;
   template <class TakesOptionsOf = NAdamArgs,
             OptionNames Named =
                 "lr, betas, eps, weight_decay, momentum_decay, decoupled_weight_decay, "
                 "maximize, master_weights, state_dtype">
   NAdam(detail::AnyParamGroups, ...) = delete;
-  template <std::convertible_to<NAdamOptions> Options>
-  NAdam(ParamGroups parameters, const Options& options)
-      : NAdam(std::move(parameters), NAdamOptions(options).args()) {}
 
  private:
-  void check(const NAdamArgs& options) const override;
-  void update(const Batch& batch) override;
+  friend OptimizerWith;
+  static constexpr const char* kName = "NAdam";
+  static constexpr std::array kState = {"exp_avg", "exp_avg_sq", "mu_product"};
+  static void check(const NAdamArgs& options);
+  void update(const Batch& batch, const NAdamArgs& options) override;
   StateLayout state_layout(size_t i, const Tensor& parameter) const override;
 };
 

@@ -5,76 +5,21 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <iosfwd>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "mytorch/nn/optim/options.h"
+#include "mytorch/nn/optim/param_groups.h"  // IWYU pragma: export
 #include "mytorch/nn/serialize.h"
 #include "mytorch/std_function.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch::nn::optim {
-
-// Parameters with options of their own; without options, those of the optimizer's defaults().
-class OptimizerParamGroup {
- public:
-  OptimizerParamGroup(std::vector<Tensor> params,  // NOLINT(google-explicit-constructor)
-                      std::unique_ptr<OptimizerOptions> options = nullptr);
-  OptimizerParamGroup(std::initializer_list<Tensor> params);  // NOLINT
-  OptimizerParamGroup(const OptimizerParamGroup& other);
-  OptimizerParamGroup(OptimizerParamGroup&& other) noexcept;
-  OptimizerParamGroup& operator=(OptimizerParamGroup other);
-  ~OptimizerParamGroup();
-
-  const std::vector<Tensor>& params() const { return params_; }
-  bool has_options() const { return options_ != nullptr; }
-  // Throw Error(kValue) if there are no options.
-  OptimizerOptions& options();
-  const OptimizerOptions& options() const;
-  void set_options(std::unique_ptr<OptimizerOptions> options);
-
- private:
-  std::vector<Tensor> params_;
-  std::unique_ptr<OptimizerOptions> options_;
-};
-
-// The argument of an optimizer: a list of parameters, or groups of them.
-class ParamGroups {
- public:
-  ParamGroups(std::vector<Tensor> params);                         // NOLINT
-  ParamGroups(std::initializer_list<Tensor> params);               // NOLINT
-  ParamGroups(std::vector<OptimizerParamGroup> groups);            // NOLINT
-  ParamGroups(std::initializer_list<OptimizerParamGroup> groups);  // NOLINT
-  ParamGroups(const ParamGroups& other);
-  ParamGroups(ParamGroups&& other) noexcept;
-  ParamGroups& operator=(ParamGroups other);
-  ~ParamGroups();
-  template <class Model>
-  requires requires(const Model& model) { model.parameters(); }
-  ParamGroups(const Model& /*model*/) {  // NOLINT
-    static_assert(
-        !requires(const Model& model) { model.parameters(); },
-        "an optimizer takes a model's parameters: write model.parameters()");
-  }
-  std::vector<OptimizerParamGroup>& groups() { return groups_; }
-
- private:
-  std::vector<OptimizerParamGroup> groups_;
-};
-
-namespace detail {
-// What converts to ParamGroups, for the deleted constructors of optimizers. They are chosen for
-// misspelt options, and their messages have the type of the options.
-struct AnyParamGroups {
-  template <std::convertible_to<ParamGroups> Parameters>
-  AnyParamGroups(const Parameters& parameters);  // NOLINT(google-explicit-constructor)
-};
-}  // namespace detail
 
 // Updates parameters from their gradients:
 //
@@ -201,23 +146,23 @@ class Optimizer {
   // Returns the shape of state i: by default, the parameter's.
   virtual StateLayout state_layout(size_t i, const Tensor& parameter) const;
 
-  // `state_names` names the elements of Slot::state that are used.
-  Optimizer(const char* name, std::vector<const char*> state_names,
+  // `state_names` names the elements of Slot::state that are used. All names are literals.
+  Optimizer(const char* name, std::span<const char* const> state_names,
             std::unique_ptr<OptimizerOptions> defaults);
   void add_param_groups(ParamGroups groups);
-  // Throws Error(kValue), naming option, value and bound, unless `good`.
+  // Throw Error(kValue).
   void check_group(size_t group) const;
-  void check_option(bool good, const char* option, double value, const char* bound) const;
+  void check_rate(double lr) const;
 
   // Updates the parameters of a batch. Called under NoGradGuard.
-  virtual void update(const Batch& batch) = 0;
-  // Whether update() writes Batch::rounded, and takes gradients of that type.
+  virtual void update_batch(const Batch& batch) = 0;
+  // Whether the update writes Batch::rounded, and takes gradients of that type.
   virtual bool rounds() const { return false; }
   // Throws Error(kValue) if the options are of another optimizer, or if one has no meaning.
   virtual void check_options(const OptimizerOptions& options) const = 0;
   [[noreturn]] void refuse_options() const;
   // Returns why a parameter cannot be optimized, or null.
-  virtual const char* refusal(const Tensor& /*parameter*/) const { return nullptr; }
+  virtual const char* refusal(const Tensor& parameter) const = 0;
 
  private:
   using Rates = std::vector<Tensor>;  // a group's learning rate, on each device that reads it
@@ -228,6 +173,7 @@ class Optimizer {
     ScalarType update, state;
   };
   Types types(size_t group, const Tensor& parameter) const;
+  bool keeps_master(size_t group, const Tensor& parameter) const;
   void follow(size_t group, Slot& slot) const;
   void take(Batch& batch, Slot& slot) const;
   void run(Batch& batch);
@@ -241,18 +187,35 @@ class Optimizer {
   OptionList list(size_t group) const;
 
   const char* name_;
-  std::vector<const char*> state_names_;
+  std::span<const char* const> state_names_;
   std::unique_ptr<OptimizerOptions> defaults_;
   std::vector<OptimizerParamGroup> param_groups_;
   std::vector<std::vector<Slot>> groups_;  // the state of each parameter
   std::vector<Rates> rates_;
 };
 
-// An optimizer with its class of options.
-template <class Options>
+// An optimizer with its class of options. The class Self, which derives from it and inherits its
+// constructors, makes it a friend and declares
+//
+//   static constexpr const char* kName = "SGD";
+//   static constexpr std::array kState = {"momentum"};  // names of a parameter's state
+//   static void check(const SGDArgs& options);          // throws Error(kValue)
+//   void update(const Batch& batch, const SGDArgs& options) override;
+//
+// and, if it refuses some parameters, refusal_of. What the constructors call is static, because
+// they run before Self exists.
+template <class Self, class Options>
 class OptimizerWith : public Optimizer {
  public:
   using Args = typename Options::Args;
+
+  explicit OptimizerWith(ParamGroups parameters, Args options = {})
+      : Optimizer(Self::kName, Self::kState, std::make_unique<Options>(std::move(options))) {
+    add_param_groups(std::move(parameters));
+  }
+  template <std::convertible_to<Options> O>
+  OptimizerWith(ParamGroups parameters, const O& options)
+      : OptimizerWith(std::move(parameters), Options(options).args()) {}
 
   void add_group(std::vector<Tensor> parameters, Args options) {
     Optimizer::add_param_group(
@@ -280,16 +243,20 @@ class OptimizerWith : public Optimizer {
   }
 
  protected:
-  OptimizerWith(const char* name, std::vector<const char*> state_names, Args defaults)
-      : Optimizer(name, std::move(state_names), std::make_unique<Options>(std::move(defaults))) {}
-  virtual void check(const Args& options) const = 0;
+  virtual void update(const Batch& batch, const Args& options) = 0;
+  static const char* refusal_of(const Tensor& /*parameter*/) { return nullptr; }
   // The same as options(group), for reading alone: it does not count as a change.
   const Args& args_of(size_t group) const { return options(group); }
   void check_options(const OptimizerOptions& options) const final {
     const auto* own = dynamic_cast<const Options*>(&options);
     if (own == nullptr) refuse_options();
-    check(own->args());
+    check_rate(own->get_lr());
+    Self::check(own->args());
   }
+
+ private:
+  void update_batch(const Batch& batch) final { update(batch, args_of(batch.group)); }
+  const char* refusal(const Tensor& parameter) const final { return Self::refusal_of(parameter); }
 };
 
 std::ostream& operator<<(std::ostream& out, const Optimizer& optimizer);

@@ -77,10 +77,12 @@ class OptimizerOptions {
 // clang-format on
 MYTORCH_DEFINE_SETTERS(OptimizerOptionSetters, MYTORCH_OPTIMIZER_OPTION_NAMES)
 
-// The options of one optimizer: libtorch's builder of the aggregate Aggregate, in which the options
-// are declared. The class Self derives from it: AdamOptions, of AdamArgs.
-template <class Self, class Aggregate>
-class OptimizerOptionsOf : public OptimizerOptions, public OptimizerOptionSetters<Self, Aggregate> {
+// The options of one optimizer: libtorch's builder of the aggregate in which they are declared.
+// AdamOptions is that of AdamArgs.
+template <class Aggregate>
+class OptimizerOptionsOf final
+    : public OptimizerOptions,
+      public OptimizerOptionSetters<OptimizerOptionsOf<Aggregate>, Aggregate> {
  public:
   using Args = Aggregate;
   OptimizerOptionsOf() = default;
@@ -91,7 +93,7 @@ class OptimizerOptionsOf : public OptimizerOptions, public OptimizerOptionSetter
   double get_lr() const final { return args_.lr; }
   void set_lr(double lr) final { args_.lr = lr; }
   std::unique_ptr<OptimizerOptions> clone() const final {
-    return std::unique_ptr<OptimizerOptions>(new Self(static_cast<const Self&>(*this)));
+    return std::make_unique<OptimizerOptionsOf>(*this);
   }
   void list(OptionList& list) final { list_fields(list, args_); }
   bool get_master_weights() const final {

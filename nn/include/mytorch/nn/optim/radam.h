@@ -1,9 +1,8 @@
 // RAdam.
 #pragma once
 
-#include <concepts>
+#include <array>
 #include <optional>
-#include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
 
@@ -19,10 +18,7 @@ struct RAdamArgs {
   bool master_weights = true;  // of 16-bit parameters; see Optimizer
   std::optional<ScalarType> state_dtype = {};
 };
-class RAdamOptions final : public OptimizerOptionsOf<RAdamOptions, RAdamArgs> {
- public:
-  using OptimizerOptionsOf::OptimizerOptionsOf;
-};
+using RAdamOptions = OptimizerOptionsOf<RAdamArgs>;
 
 // Liu et al., "On the variance of the adaptive learning rate and beyond" (ICLR 2020). With g the
 // gradient plus weight_decay * p, in step t = 1, 2, ...:
@@ -34,21 +30,21 @@ class RAdamOptions final : public OptimizerOptionsOf<RAdamOptions, RAdamArgs> {
 //
 // With decoupled_weight_decay, g is the gradient alone, and p = p * (1 - lr * weight_decay) is
 // applied first.
-class RAdam final : public OptimizerWith<RAdamOptions> {
+class RAdam final : public OptimizerWith<RAdam, RAdamOptions> {
  public:
-  explicit RAdam(ParamGroups parameters, RAdamArgs options = {});
+  using OptimizerWith::OptimizerWith;
   template <class TakesOptionsOf = RAdamArgs,
             OptionNames Named =
                 "lr, betas, eps, weight_decay, decoupled_weight_decay, maximize, "
                 "master_weights, state_dtype">
   RAdam(detail::AnyParamGroups, ...) = delete;
-  template <std::convertible_to<RAdamOptions> Options>
-  RAdam(ParamGroups parameters, const Options& options)
-      : RAdam(std::move(parameters), RAdamOptions(options).args()) {}
 
  private:
-  void check(const RAdamArgs& options) const override;
-  void update(const Batch& batch) override;
+  friend OptimizerWith;
+  static constexpr const char* kName = "RAdam";
+  static constexpr std::array kState = {"exp_avg", "exp_avg_sq"};
+  static void check(const RAdamArgs& options);
+  void update(const Batch& batch, const RAdamArgs& options) override;
 };
 
 }  // namespace mytorch::nn::optim

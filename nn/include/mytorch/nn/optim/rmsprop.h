@@ -1,9 +1,8 @@
 // RMSprop.
 #pragma once
 
-#include <concepts>
+#include <array>
 #include <optional>
-#include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
 
@@ -20,31 +19,28 @@ struct RMSpropArgs {
   bool master_weights = true;  // of 16-bit parameters; see Optimizer
   std::optional<ScalarType> state_dtype = {};
 };
-class RMSpropOptions final : public OptimizerOptionsOf<RMSpropOptions, RMSpropArgs> {
- public:
-  using OptimizerOptionsOf::OptimizerOptionsOf;
-};
+using RMSpropOptions = OptimizerOptionsOf<RMSpropArgs>;
 
 // Hinton's lectures (Coursera, 2012), and Graves, "Generating sequences with recurrent neural
 // networks" (2013), for `centered`. With g the gradient plus weight_decay * p:
 //
 //   v = alpha * v + (1 - alpha) * g^2,   a = alpha * a + (1 - alpha) * g   (a = 0 unless centered)
 //   b = momentum * b + g / (sqrt(v - a^2) + eps),   p = p - lr * b
-class RMSprop final : public OptimizerWith<RMSpropOptions> {
+class RMSprop final : public OptimizerWith<RMSprop, RMSpropOptions> {
  public:
-  explicit RMSprop(ParamGroups parameters, RMSpropArgs options = {});
+  using OptimizerWith::OptimizerWith;
   template <class TakesOptionsOf = RMSpropArgs,
             OptionNames Named =
                 "lr, alpha, eps, weight_decay, momentum, centered, maximize, master_weights, "
                 "state_dtype">
   RMSprop(detail::AnyParamGroups, ...) = delete;
-  template <std::convertible_to<RMSpropOptions> Options>
-  RMSprop(ParamGroups parameters, const Options& options)
-      : RMSprop(std::move(parameters), RMSpropOptions(options).args()) {}
 
  private:
-  void check(const RMSpropArgs& options) const override;
-  void update(const Batch& batch) override;
+  friend OptimizerWith;
+  static constexpr const char* kName = "RMSprop";
+  static constexpr std::array kState = {"square_avg", "momentum", "grad_avg"};
+  static void check(const RMSpropArgs& options);
+  void update(const Batch& batch, const RMSpropArgs& options) override;
 };
 
 }  // namespace mytorch::nn::optim

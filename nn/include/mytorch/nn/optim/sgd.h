@@ -1,9 +1,8 @@
 // Stochastic gradient descent.
 #pragma once
 
-#include <concepts>
+#include <array>
 #include <optional>
-#include <utility>
 
 #include "mytorch/nn/optim/optimizer.h"
 
@@ -19,10 +18,7 @@ struct SGDArgs {
   bool master_weights = true;  // of 16-bit parameters; see Optimizer
   std::optional<ScalarType> state_dtype = {};
 };
-class SGDOptions final : public OptimizerOptionsOf<SGDOptions, SGDArgs> {
- public:
-  using OptimizerOptionsOf::OptimizerOptionsOf;
-};
+using SGDOptions = OptimizerOptionsOf<SGDArgs>;
 
 // With g the gradient plus weight_decay * p:
 //
@@ -31,21 +27,21 @@ class SGDOptions final : public OptimizerOptionsOf<SGDOptions, SGDArgs> {
 //
 // as in PyTorch (Sutskever et al., "On the importance of initialization and momentum in deep
 // learning", ICML 2013, but with lr outside of b).
-class SGD final : public OptimizerWith<SGDOptions> {
+class SGD final : public OptimizerWith<SGD, SGDOptions> {
  public:
-  explicit SGD(ParamGroups parameters, SGDArgs options = {});
+  using OptimizerWith::OptimizerWith;
   template <class TakesOptionsOf = SGDArgs,
             OptionNames Named =
                 "lr, momentum, dampening, weight_decay, nesterov, maximize, master_weights, "
                 "state_dtype">
   SGD(detail::AnyParamGroups, ...) = delete;
-  template <std::convertible_to<SGDOptions> Options>
-  SGD(ParamGroups parameters, const Options& options)
-      : SGD(std::move(parameters), SGDOptions(options).args()) {}
 
  private:
-  void check(const SGDArgs& options) const override;
-  void update(const Batch& batch) override;
+  friend OptimizerWith;
+  static constexpr const char* kName = "SGD";
+  static constexpr std::array kState = {"momentum"};
+  static void check(const SGDArgs& options);
+  void update(const Batch& batch, const SGDArgs& options) override;
 };
 
 }  // namespace mytorch::nn::optim

@@ -1,0 +1,45 @@
+// Modules as text.
+#include <ostream>
+#include <string>
+
+#include "mytorch/nn/module.h"
+#include "nn/modules/names.h"
+
+namespace mytorch::nn {
+
+// Empty modules have no options to describe.
+std::string Module::label() const {
+  return empty_ ? absl::StrCat(class_name(*this), "(nullptr)") : describe();
+}
+
+std::string Module::name() const { return class_name(*this); }
+
+std::string Module::describe() const { return absl::StrCat(class_name(*this), "()"); }
+
+void Module::print(std::string& out, int depth) const {
+  std::string line = label();
+  if (children_.empty()) {
+    out += line;
+    return;
+  }
+  if (!line.empty() && line.back() == ')') line.pop_back();
+  absl::StrAppend(&out, line, line.empty() || line.back() == '(' ? "" : ",", "\n");
+  const std::string indent(2 * static_cast<size_t>(depth + 1), ' ');
+  for (const ChildEntry& entry : children_) {
+    absl::StrAppend(&out, indent, "(", entry.name, "): ");
+    resolve(entry).print(out, depth + 1);
+    out += '\n';
+  }
+  out.append(2 * static_cast<size_t>(depth), ' ');
+  out += ')';
+}
+
+std::string Module::str() const {
+  std::string text;
+  print(text, 0);
+  return text;
+}
+
+std::ostream& operator<<(std::ostream& out, const Module& module) { return out << module.str(); }
+
+}  // namespace mytorch::nn
