@@ -10,100 +10,22 @@
 // captured once, after a few steps, and then replayed; `bench/peers/train_mnist_torch.py` does the
 // same in PyTorch.
 
-#include <chrono>
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <ctime>
-#include <exception>
 #include <memory>
-#include <stdexcept>
 #include <string>
-#include <vector>
 
+#include "bench/mnist_trial.h"
 #include "mytorch/cuda.h"
 #include "mytorch/mytorch.h"
 
 namespace {
 
+using bench::Epoch;
+using bench::Options;
 using mytorch::Tensor;
 namespace nn = mytorch::nn;
 namespace data = mytorch::nn::data;
 
-struct Options {
-  std::string data;
-  std::string model = "mlp";
-  int64_t epochs = 1;
-  int64_t batch = 64;
-  int threads = 1;
-  double lr = 0;  // 0: the default of the model
-  uint64_t seed = 1;
-  std::string device = "cpu";
-  bool graph = false;
-  bool json = false;
-};
-
-struct Epoch {
-  double loss;
-  double accuracy;  // of the test images, in [0, 1]
-  double wall_seconds;
-  double cpu_seconds;
-  double samples_per_second;
-};
-
-template <typename T>
-T parse(const std::string& name, const std::string& text, T (*convert)(const char*, char**),
-        T smallest) {
-  char* end = nullptr;
-  const T value = convert(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !(value >= smallest)) {
-    throw std::invalid_argument(name + ": bad value '" + text + "'");
-  }
-  return value;
-}
-
-Options parse_options(int argc, char** argv) {
-  const auto integer = [](const char* s, char** end) { return std::strtol(s, end, 10); };
-  Options options;
-  for (int i = 1; i < argc; ++i) {
-    std::string name = argv[i];
-    std::string value;
-    if (const size_t equals = name.find('='); equals != std::string::npos) {
-      value = name.substr(equals + 1);
-      name.resize(equals);
-    } else if (i + 1 < argc) {
-      value = argv[++i];
-    } else {
-      throw std::invalid_argument(name + ": needs a value");
-    }
-    if (name == "--data") {
-      options.data = value;
-    } else if (name == "--model" && (value == "mlp" || value == "cnn")) {
-      options.model = value;
-    } else if (name == "--epochs") {
-      options.epochs = parse<long>(name, value, integer, 1);
-    } else if (name == "--batch") {
-      options.batch = parse<long>(name, value, integer, 1);
-    } else if (name == "--threads") {
-      options.threads = static_cast<int>(parse<long>(name, value, integer, 1));
-    } else if (name == "--lr") {
-      options.lr = parse<double>(name, value, std::strtod, 0);
-    } else if (name == "--seed") {
-      options.seed = static_cast<uint64_t>(parse<long>(name, value, integer, 0));
-    } else if (name == "--device") {
-      options.device = value;
-    } else if (name == "--graph" && (value == "0" || value == "1")) {
-      options.graph = value == "1";
-    } else if (name == "--benchmark_format" && (value == "console" || value == "json")) {
-      options.json = value == "json";
-    } else {
-      throw std::invalid_argument(name + " " + value + ": not understood");
-    }
-  }
-  if (options.data.empty()) throw std::invalid_argument("--data DIR is needed");
-  if (options.lr == 0) options.lr = options.model == "mlp" ? 0.5 : 0.01;
-  return options;
-}
+constexpr const char* kContext = "\"framework\": \"mytorch " MYTORCH_VERSION_STRING "\"";
 
 nn::Sequential make_model(const std::string& model) {
   if (model == "mlp") {
@@ -129,8 +51,7 @@ Epoch train_epoch(nn::Sequential& model, nn::optim::SGD& sgd, data::DataLoader& 
   const auto n = static_cast<double>(loader.dataset().size());
   const Tensor one_hot = mytorch::eye(10);
   double loss_sum = 0;
-  const std::clock_t cpu_start = std::clock();
-  const auto start = std::chrono::steady_clock::now();
+  const bench::Stopwatch watch;
   for (const data::Batch& batch : loader) {
     sgd.zero_grad();
     const Tensor output = model(batch.data);
@@ -141,12 +62,8 @@ Epoch train_epoch(nn::Sequential& model, nn::optim::SGD& sgd, data::DataLoader& 
     sgd.step();
     loss_sum += loss.item<double>() * static_cast<double>(batch.size());
   }
-  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
-  Epoch epoch;
-  epoch.wall_seconds = wall.count();
-  epoch.cpu_seconds = static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC;
+  Epoch epoch = watch.stop(n);
   epoch.loss = loss_sum / n;
-  epoch.samples_per_second = n / epoch.wall_seconds;
   epoch.accuracy = test_accuracy(model, test);
   return epoch;
 }
@@ -185,8 +102,7 @@ struct Resident {
   }
 };
 
-std::vector<Epoch> train_on_device(nn::Sequential& model, nn::optim::SGD& sgd,
-                                   const Options& options) {
+void train_on_device(nn::Sequential& model, nn::optim::SGD& sgd, const Options& options) {
   const mytorch::Device device(options.device);
   Resident resident(options, device);
   const Tensor loss_sum = mytorch::zeros(mytorch::IntList(nullptr, 0), mytorch::kFloat32, device);
@@ -212,12 +128,10 @@ std::vector<Epoch> train_on_device(nn::Sequential& model, nn::optim::SGD& sgd,
       for (int64_t i = 0; i < steps; ++i) step(i);
     });
   }
-  std::vector<Epoch> epochs;
-  for (int64_t e = 0; e < options.epochs; ++e) {
+  bench::run_epochs(options, kContext, [&] {
     loss_sum.fill_(0);
     mytorch::synchronize(device);
-    const std::clock_t cpu_start = std::clock();
-    const auto start = std::chrono::steady_clock::now();
+    const bench::Stopwatch watch;
     resident.shuffle();
     if (options.graph) {
       graph.replay();
@@ -225,53 +139,10 @@ std::vector<Epoch> train_on_device(nn::Sequential& model, nn::optim::SGD& sgd,
       for (int64_t i = 0; i < steps; ++i) step(i);
     }
     mytorch::synchronize(device);
-    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
-    Epoch epoch;
-    epoch.wall_seconds = wall.count();
-    epoch.cpu_seconds = static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC;
+    Epoch epoch = watch.stop(static_cast<double>(steps * options.batch));
     epoch.loss = loss_sum.item<double>() / static_cast<double>(steps);
-    epoch.samples_per_second = static_cast<double>(steps * options.batch) / epoch.wall_seconds;
-    epoch.accuracy = 0;
-    epochs.push_back(epoch);
-  }
-  return epochs;
-}
-
-void print_line(const Epoch& epoch, int64_t index, int64_t count) {
-  std::printf("epoch %ld/%ld loss %.6f accuracy %.2f%% time %.4fs samples/s %.0f\n",
-              static_cast<long>(index + 1), static_cast<long>(count), epoch.loss,
-              100 * epoch.accuracy, epoch.wall_seconds, epoch.samples_per_second);
-  std::fflush(stdout);
-}
-
-// Writes a number as Google Benchmark does; Python's json module reads NaN and Infinity.
-std::string json_number(double value) {
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value < 0 ? "-Infinity" : "Infinity";
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6e", value);
-  return text;
-}
-
-// Writes Google Benchmark's JSON, so that one script reads the results of both programs.
-void print_json(const std::vector<Epoch>& epochs, const Options& options) {
-  const std::string name = options.model + "_epoch";
-  std::printf("{\n  \"context\": {\"framework\": \"mytorch %s\", ", MYTORCH_VERSION_STRING);
-  std::printf("\"threads\": %d, \"batch\": %ld},\n  \"benchmarks\": [\n", options.threads,
-              static_cast<long>(options.batch));
-  for (size_t i = 0; i < epochs.size(); ++i) {
-    const Epoch& epoch = epochs[i];
-    std::printf("    {\"name\": \"%s\", \"run_name\": \"%s\", \"run_type\": \"iteration\", ",
-                name.c_str(), name.c_str());
-    std::printf("\"repetitions\": %zu, \"repetition_index\": %zu, \"threads\": 1, ", epochs.size(),
-                i);
-    std::printf("\"iterations\": 1, \"real_time\": %.6f, \"cpu_time\": %.6f, ",
-                1e3 * epoch.wall_seconds, 1e3 * epoch.cpu_seconds);
-    std::printf("\"time_unit\": \"ms\", \"items_per_second\": %.1f, ", epoch.samples_per_second);
-    std::printf("\"loss\": %s, \"accuracy\": %.6f}%s\n", json_number(epoch.loss).c_str(),
-                epoch.accuracy, i + 1 < epochs.size() ? "," : "");
-  }
-  std::printf("  ]\n}\n");
+    return epoch;
+  });
 }
 
 void run(const Options& options) {
@@ -281,37 +152,18 @@ void run(const Options& options) {
   if (options.device != "cpu") {
     nn::Sequential model = make_model(options.model);
     model.to(options.device);
-    nn::optim::SGD sgd(model.parameters(),
-                       {.lr = options.lr, .momentum = options.model == "cnn" ? 0.9 : 0});
-    const std::vector<Epoch> epochs = train_on_device(model, sgd, options);
-    for (size_t i = 0; i < epochs.size() && !options.json; ++i) {
-      print_line(epochs[i], static_cast<int64_t>(i), options.epochs);
-    }
-    if (options.json) print_json(epochs, options);
-    return;
+    nn::optim::SGD sgd(model.parameters(), {.lr = options.lr, .momentum = options.momentum()});
+    return train_on_device(model, sgd, options);
   }
   data::DataLoader loader(data::MNIST(options.data, data::Split::kTrain),
                           {.batch_size = options.batch, .shuffle = true, .seed = options.seed});
   const auto test = std::make_shared<const data::MNIST>(options.data, data::Split::kTest);
   nn::Sequential model = make_model(options.model);
-  const double momentum = options.model == "cnn" ? 0.9 : 0;
-  nn::optim::SGD sgd(model.parameters(), {.lr = options.lr, .momentum = momentum});
-  std::vector<Epoch> epochs;
-  for (int64_t i = 0; i < options.epochs; ++i) {
-    epochs.push_back(train_epoch(model, sgd, loader, test, options));
-    if (!options.json) print_line(epochs.back(), i, options.epochs);
-  }
-  if (options.json) print_json(epochs, options);
+  nn::optim::SGD sgd(model.parameters(), {.lr = options.lr, .momentum = options.momentum()});
+  bench::run_epochs(options, kContext,
+                    [&] { return train_epoch(model, sgd, loader, test, options); });
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  try {
-    run(parse_options(argc, argv));
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "train_mnist: %s\n", error.what());
-    return 1;
-  }
-  return 0;
-}
+int main(int argc, char** argv) { return bench::run_trial(argc, argv, true, run); }

@@ -16,6 +16,8 @@
 
 namespace {
 
+using mytorch::sdk::at;
+using mytorch::sdk::bytes_of;
 using mytorch::sdk::Error;
 using mytorch::sdk::guarded_comm;
 using Clock = std::chrono::steady_clock;
@@ -168,14 +170,6 @@ int collective(mt_group* group, const Slot& slot, const mt_comm_call* call, Work
   });
 }
 
-size_t bytes_of(int64_t count, mt_dtype dtype) {
-  return static_cast<size_t>(count) * static_cast<size_t>(dtype.bits / 8);
-}
-template <class T>
-T* at(T* data, int64_t count, mt_dtype dtype) {
-  using Byte = std::conditional_t<std::is_const_v<T>, const char, char>;
-  return static_cast<Byte*>(data) + bytes_of(count, dtype);
-}
 void copy(void* to, const void* from, int64_t count, mt_dtype dtype) {
   if (to != from && count > 0) std::memmove(to, from, bytes_of(count, dtype));
 }

@@ -29,6 +29,8 @@ using mytorch::comm_mpi::max_count;
 using mytorch::comm_mpi::mpi_op;
 using mytorch::comm_mpi::mpi_type;
 using mytorch::comm_mpi::Parts;
+using mytorch::sdk::at;
+using mytorch::sdk::bytes_of;
 using mytorch::sdk::Error;
 using mytorch::sdk::guarded_comm;
 
@@ -114,8 +116,7 @@ int run(mt_group* group, const mt_comm_call* call, const char* name, Start start
 class Buffer {
  public:
   Buffer(int64_t count, mt_dtype dtype)
-      : data_(std::make_unique_for_overwrite<char[]>(
-            static_cast<size_t>(count * mytorch::sdk::itemsize(dtype)))) {}
+      : data_(std::make_unique_for_overwrite<char[]>(bytes_of(count, dtype))) {}
   void* get() { return data_.get(); }
 
  private:
@@ -175,7 +176,7 @@ int mpi_broadcast(void*, mt_group* group, const void* send, void* recv, int64_t 
                   mt_dtype dtype, int32_t root, const mt_comm_call* call) {
   return run(group, call, "MPI_Ibcast", [&](Communicator& self, MPI_Request* request) {
     if (self.rank == root && send != recv && count > 0) {
-      std::memcpy(recv, send, static_cast<size_t>(count * mytorch::sdk::itemsize(dtype)));
+      std::memcpy(recv, send, bytes_of(count, dtype));
     }
     const Elements elements(count, dtype);
     return MPI_Ibcast(recv, elements.count(), elements.type(), root, self.comm, request);
@@ -192,13 +193,6 @@ int in_parts(int64_t count, const Reduce& reduce) {
     first += n;
   } while (first < count);
   return MT_OK;
-}
-const void* at(const void* data, int64_t first, mt_dtype dtype) {
-  return static_cast<const char*>(data) + first * mytorch::sdk::itemsize(dtype);
-}
-void* at(void* data, int64_t first, mt_dtype dtype) {
-  return data == nullptr ? nullptr
-                         : static_cast<char*>(data) + first * mytorch::sdk::itemsize(dtype);
 }
 
 int reduce_part(mt_group* group, const void* send, void* recv, int64_t count, mt_dtype dtype,
@@ -261,7 +255,7 @@ int mpi_all_reduce(void*, mt_group* group, const void* send, void* recv, int64_t
         if (reduction->scale != 1) {
           mytorch::sdk::reduce_range(dtype, scaling, &from, 1, source->get(), 0, n);
         } else if (n > 0) {
-          std::memcpy(source->get(), from, static_cast<size_t>(n * width));
+          std::memcpy(source->get(), from, bytes_of(n, dtype));
         }
         from = source->get();
       }
@@ -292,8 +286,7 @@ int mpi_all_reduce(void*, mt_group* group, const void* send, void* recv, int64_t
 int mpi_scatter(void*, mt_group* group, const void* send, void* recv, int64_t count, mt_dtype dtype,
                 int32_t root, const mt_comm_call* call) {
   return run(group, call, "MPI_Iscatter", [&](Communicator& self, MPI_Request* request) {
-    const bool mine = self.rank == root && recv == static_cast<const char*>(send) +
-                                                       root * count * mytorch::sdk::itemsize(dtype);
+    const bool mine = self.rank == root && recv == at(send, root * count, dtype);
     const Elements part(count, dtype);
     return MPI_Iscatter(send, part.count(), part.type(), mine ? MPI_IN_PLACE : recv, part.count(),
                         part.type(), root, self.comm, request);
@@ -302,8 +295,7 @@ int mpi_scatter(void*, mt_group* group, const void* send, void* recv, int64_t co
 
 // The part of a buffer that a rank contributes in place.
 const void* part_in_place(const void* send, const void* recv, int64_t first, mt_dtype dtype) {
-  const char* part = static_cast<const char*>(recv) + first * mytorch::sdk::itemsize(dtype);
-  return send == part ? MPI_IN_PLACE : send;
+  return send == at(recv, first, dtype) ? MPI_IN_PLACE : send;
 }
 
 int mpi_gather(void*, mt_group* group, const void* send, void* recv, int64_t count, mt_dtype dtype,
@@ -365,7 +357,7 @@ int mpi_reduce_scatter_v(void*, mt_group* group, const void* send, void* recv,
       first += counts[rank];
     }
     if (apart != nullptr && mine > 0) {
-      std::memcpy(recv, apart->get(), static_cast<size_t>(mine * width));
+      std::memcpy(recv, apart->get(), bytes_of(mine, dtype));
     }
     return MT_OK;
   }
@@ -391,7 +383,7 @@ int mpi_reduce_scatter_v(void*, mt_group* group, const void* send, void* recv,
     return status;
   }
   if (apart != nullptr && mine > 0) {
-    std::memcpy(recv, apart->get(), static_cast<size_t>(mine * mytorch::sdk::itemsize(dtype)));
+    std::memcpy(recv, apart->get(), bytes_of(mine, dtype));
   }
   complete(recv, mine, dtype, *reduction, self.ranks);
   return status;

@@ -1,7 +1,6 @@
 // Process groups by NCCL. Its library is opened at run time, so that the plug-in loads wherever it
 // was built. Calls are queued on the stream that the host gives; the host watches them.
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 #include <nccl.h>
 
 #include <atomic>
@@ -11,9 +10,11 @@
 #include <vector>
 
 #include "mytorch/backend/comm.h"
+#include "mytorch/backend/library.h"
 
 namespace {
 
+using mytorch::sdk::at;
 using mytorch::sdk::Error;
 using mytorch::sdk::guarded_comm;
 
@@ -28,27 +29,8 @@ const mt_host* host = nullptr;
   F(ncclAllReduce) F(ncclAllGather) F(ncclReduceScatter) F(ncclSend) F(ncclRecv) \
   F(ncclRedOpCreatePreMulSum) F(ncclRedOpDestroy) F(ncclCommUserRank) F(ncclCommCount)
 // clang-format on
-struct Library {
-#define NCCL_MEMBER(name) decltype(&::name) name = nullptr;
-  NCCL_FUNCTIONS(NCCL_MEMBER)
-#undef NCCL_MEMBER
-};
+MYTORCH_ROUTINES(Library, NCCL_FUNCTIONS);
 Library nccl;
-
-// Returns the reason why the library cannot be used, or "".
-std::string open_library() {
-  void* library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* why = dlerror();
-    return std::string("NCCL is not installed: ") + (why != nullptr ? why : "libnccl.so.2");
-  }
-#define NCCL_LOAD(name)                                                     \
-  nccl.name = reinterpret_cast<decltype(nccl.name)>(dlsym(library, #name)); \
-  if (nccl.name == nullptr) return "NCCL is too old: it has no " #name;
-  NCCL_FUNCTIONS(NCCL_LOAD)
-#undef NCCL_LOAD
-  return "";
-}
 
 struct Communicator {
   ncclComm_t comm = nullptr;
@@ -192,11 +174,6 @@ size_t number(int64_t count, const Elements& elements) {
   return static_cast<size_t>(count * elements.each);
 }
 cudaStream_t stream_of(const mt_comm_call* call) { return static_cast<cudaStream_t>(call->stream); }
-template <class T>
-T* at(T* data, int64_t count, mt_dtype dtype) {
-  using Byte = std::conditional_t<std::is_const_v<T>, const char, char>;
-  return static_cast<Byte*>(data) + count * mytorch::sdk::itemsize(dtype);
-}
 
 template <class Work>
 int run(mt_group* group, Work work) {
@@ -488,11 +465,13 @@ int async_error(void*, mt_group* group) {
 extern "C" int mytorch_comm_nccl_init(const mt_host* given, mt_comm* comm);
 extern "C" int mytorch_comm_nccl_init(const mt_host* given, mt_comm* comm) {
   host = given;
-  const std::string why = open_library();
-  if (!why.empty()) {
-    host->set_error(MT_DECLINED, why.c_str());
+  const mytorch::sdk::OpenedLibrary<Library> opened(
+      "libnccl.so.2", "NCCL is not installed: ", "NCCL is too old: it has no ");
+  if (const char* why = opened.reason()) {
+    host->set_error(MT_DECLINED, why);
     return MT_DECLINED;
   }
+  nccl = opened.routines();
   static std::string version;
   int number = 0;
   nccl.ncclGetVersion(&number);

@@ -8,8 +8,7 @@
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch::bench {
-namespace HWY_NAMESPACE {
+namespace mytorch::bench::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 void copy_vectors(const float* from, float* to, int64_t n) {
@@ -121,8 +120,7 @@ double multiply_adds(long steps, float* result) {
   return 2.0 * kSums * static_cast<double>(steps) * static_cast<double>(hn::Lanes(d));
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mytorch::bench
+}  // namespace mytorch::bench::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

@@ -52,9 +52,7 @@
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace simd {
-namespace HWY_NAMESPACE {
+namespace mytorch::simd::HWY_NAMESPACE {
 
 #define MYTORCH_SIMD_LOOP(Name, expression, low, high)                         \
   template <typename T>                                                        \
@@ -76,9 +74,7 @@ namespace HWY_NAMESPACE {
 MYTORCH_SIMD_BENCH_LIST(MYTORCH_SIMD_LOOP)
 #undef MYTORCH_SIMD_LOOP
 
-}  // namespace HWY_NAMESPACE
-}  // namespace simd
-}  // namespace mytorch
+}  // namespace mytorch::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

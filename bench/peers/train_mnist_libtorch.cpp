@@ -10,89 +10,17 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <ctime>
-#include <exception>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
+#include "bench/mnist_trial.h"
 #include "blas_library.h"
 #include "mnist_files.h"
 
 namespace {
 
-struct Options {
-  std::string data;
-  std::string model = "mlp";
-  int64_t epochs = 1;
-  int64_t batch = 64;
-  int threads = 1;
-  double lr = 0;  // 0: the default of the model
-  uint64_t seed = 1;
-  bool json = false;
-};
-
-struct Epoch {
-  double loss;
-  double accuracy;  // of the test images, in [0, 1]
-  double wall_seconds;
-  double cpu_seconds;
-  double samples_per_second;
-};
-
-template <typename T>
-T parse(const std::string& name, const std::string& text, T (*convert)(const char*, char**),
-        T smallest) {
-  char* end = nullptr;
-  const T value = convert(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !(value >= smallest)) {
-    throw std::invalid_argument(name + ": bad value '" + text + "'");
-  }
-  return value;
-}
-
-Options parse_options(int argc, char** argv) {
-  const auto integer = [](const char* s, char** end) { return std::strtol(s, end, 10); };
-  Options options;
-  for (int i = 1; i < argc; ++i) {
-    std::string name = argv[i];
-    std::string value;
-    if (const size_t equals = name.find('='); equals != std::string::npos) {
-      value = name.substr(equals + 1);
-      name.resize(equals);
-    } else if (i + 1 < argc) {
-      value = argv[++i];
-    } else {
-      throw std::invalid_argument(name + ": needs a value");
-    }
-    if (name == "--data") {
-      options.data = value;
-    } else if (name == "--model" && (value == "mlp" || value == "cnn")) {
-      options.model = value;
-    } else if (name == "--epochs") {
-      options.epochs = parse<long>(name, value, integer, 1);
-    } else if (name == "--batch") {
-      options.batch = parse<long>(name, value, integer, 1);
-    } else if (name == "--threads") {
-      options.threads = static_cast<int>(parse<long>(name, value, integer, 1));
-    } else if (name == "--lr") {
-      options.lr = parse<double>(name, value, std::strtod, 0);
-    } else if (name == "--seed") {
-      options.seed = static_cast<uint64_t>(parse<long>(name, value, integer, 0));
-    } else if (name == "--benchmark_format" && (value == "console" || value == "json")) {
-      options.json = value == "json";
-    } else {
-      throw std::invalid_argument(name + " " + value + ": not understood");
-    }
-  }
-  if (options.data.empty()) throw std::invalid_argument("--data DIR is needed");
-  if (options.lr == 0) options.lr = options.model == "mlp" ? 0.5 : 0.01;
-  return options;
-}
+using bench::Epoch;
+using bench::Options;
 
 struct Dataset {
   at::Tensor images;   // float32 in [0, 1]: (n, 784) for the MLP, (n, 1, 28, 28) for the CNN
@@ -149,8 +77,7 @@ Epoch train_epoch(torch::nn::Sequential& model, torch::optim::SGD& sgd, const Da
                   const Dataset& test, const Options& options) {
   const int64_t n = train.labels.size(0);
   double loss_sum = 0;
-  const std::clock_t cpu_start = std::clock();
-  const auto start = std::chrono::steady_clock::now();
+  const bench::Stopwatch watch;
   const at::Tensor order = torch::randperm(n);
   for (int64_t i = 0; i < n; i += options.batch) {
     const int64_t end = std::min(i + options.batch, n);
@@ -166,53 +93,10 @@ Epoch train_epoch(torch::nn::Sequential& model, torch::optim::SGD& sgd, const Da
     sgd.step();
     loss_sum += loss.item<double>() * static_cast<double>(end - i);
   }
-  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
-  Epoch epoch;
-  epoch.wall_seconds = wall.count();
-  epoch.cpu_seconds = static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC;
+  Epoch epoch = watch.stop(static_cast<double>(n));
   epoch.loss = loss_sum / static_cast<double>(n);
-  epoch.samples_per_second = static_cast<double>(n) / epoch.wall_seconds;
   epoch.accuracy = test_accuracy(model, test);
   return epoch;
-}
-
-void print_line(const Epoch& epoch, int64_t index, int64_t count) {
-  std::printf("epoch %ld/%ld loss %.4f accuracy %.2f%% time %.2fs samples/s %.0f\n",
-              static_cast<long>(index + 1), static_cast<long>(count), epoch.loss,
-              100 * epoch.accuracy, epoch.wall_seconds, epoch.samples_per_second);
-  std::fflush(stdout);
-}
-
-// Writes a number as Google Benchmark does; Python's json module reads NaN and Infinity.
-std::string json_number(double value) {
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value < 0 ? "-Infinity" : "Infinity";
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6e", value);
-  return text;
-}
-
-// Writes Google Benchmark's JSON, so that one script reads all results of this folder. Google
-// Benchmark itself would add the numbers of iterations and repetitions to the name.
-void print_json(const std::vector<Epoch>& epochs, const Options& options) {
-  const std::string name = options.model + "_epoch";
-  std::printf("{\n  \"context\": {\"framework\": \"libtorch %s\", \"blas\": \"%s\", ",
-              TORCH_VERSION, blas_library().c_str());
-  std::printf("\"threads\": %d, \"batch\": %ld},\n  \"benchmarks\": [\n", options.threads,
-              static_cast<long>(options.batch));
-  for (size_t i = 0; i < epochs.size(); ++i) {
-    const Epoch& epoch = epochs[i];
-    std::printf("    {\"name\": \"%s\", \"run_name\": \"%s\", \"run_type\": \"iteration\", ",
-                name.c_str(), name.c_str());
-    std::printf("\"repetitions\": %zu, \"repetition_index\": %zu, \"threads\": 1, ", epochs.size(),
-                i);
-    std::printf("\"iterations\": 1, \"real_time\": %.6f, \"cpu_time\": %.6f, ",
-                1e3 * epoch.wall_seconds, 1e3 * epoch.cpu_seconds);
-    std::printf("\"time_unit\": \"ms\", \"items_per_second\": %.1f, ", epoch.samples_per_second);
-    std::printf("\"loss\": %s, \"accuracy\": %.6f}%s\n", json_number(epoch.loss).c_str(),
-                epoch.accuracy, i + 1 < epochs.size() ? "," : "");
-  }
-  std::printf("  ]\n}\n");
 }
 
 void run(const Options& options) {
@@ -221,25 +105,14 @@ void run(const Options& options) {
   const Dataset train = load(options.data, "train", options.model);
   const Dataset test = load(options.data, "t10k", options.model);
   torch::nn::Sequential model = make_model(options.model);
-  const double momentum = options.model == "cnn" ? 0.9 : 0;
   torch::optim::SGD sgd(model->parameters(),
-                        torch::optim::SGDOptions(options.lr).momentum(momentum));
-  std::vector<Epoch> epochs;
-  for (int64_t i = 0; i < options.epochs; ++i) {
-    epochs.push_back(train_epoch(model, sgd, train, test, options));
-    if (!options.json) print_line(epochs.back(), i, options.epochs);
-  }
-  if (options.json) print_json(epochs, options);
+                        torch::optim::SGDOptions(options.lr).momentum(options.momentum()));
+  bench::run_epochs(
+      options,
+      "\"framework\": \"libtorch " TORCH_VERSION "\", \"blas\": \"" + blas_library() + "\"",
+      [&] { return train_epoch(model, sgd, train, test, options); });
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  try {
-    run(parse_options(argc, argv));
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "train_mnist_libtorch: %s\n", error.what());
-    return 1;
-  }
-  return 0;
-}
+int main(int argc, char** argv) { return bench::run_trial(argc, argv, false, run); }

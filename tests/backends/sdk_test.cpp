@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <new>
 #include <span>
@@ -13,8 +14,11 @@
 
 #include "gtest/gtest.h"
 #include "mytorch/backend.h"
+#include "mytorch/backend/library.h"
 #include "mytorch/backend/philox.h"
 #include "tests/backends/reference/fake_host.h"
+
+extern "C" void mytorch_in_no_library();
 
 namespace mytorch::testing {
 namespace {
@@ -624,6 +628,35 @@ TEST(PhiloxTest, Frozen) {
         (hash ^ std::bit_cast<uint64_t>(philox::normal<double>(stream, i, 0, 1))) * 1099511628211u;
   }
   EXPECT_EQ(hash, 11930174946734543921u);
+}
+
+// ---- libraries ----
+
+#define MEMORY_ROUTINES(F) F(strlen) F(memcmp)
+MYTORCH_ROUTINES(MemoryRoutines, MEMORY_ROUTINES);
+#define MORE_ROUTINES(F) F(strlen) F(mytorch_in_no_library) F(memcmp)
+MYTORCH_ROUTINES(MoreRoutines, MORE_ROUTINES);
+
+TEST(OpenedLibraryTest, FindsItsFunctions) {
+  const sdk::OpenedLibrary<MemoryRoutines> library("libc.so.6");
+  ASSERT_EQ(library.reason(), nullptr);
+  EXPECT_EQ(library.routines().strlen("four"), 4u);
+  EXPECT_EQ(library.routines().memcmp("ab", "ab", 2), 0);
+}
+
+TEST(OpenedLibraryTest, NamesTheFunctionThatIsMissing) {
+  EXPECT_STREQ(sdk::OpenedLibrary<MoreRoutines>("libc.so.6").reason(),
+               "libc.so.6 lacks mytorch_in_no_library");
+  EXPECT_STREQ(sdk::OpenedLibrary<MoreRoutines>("libc.so.6", "", "C has no ").reason(),
+               "C has no mytorch_in_no_library");
+}
+
+TEST(OpenedLibraryTest, SaysWhyItCannotBeOpened) {
+  const std::string reason = sdk::OpenedLibrary<MoreRoutines>("libnowhere.so.1").reason();
+  EXPECT_EQ(reason.find("libnowhere.so.1 cannot be opened: libnowhere.so.1: "), 0u) << reason;
+  const std::string other =
+      sdk::OpenedLibrary<MoreRoutines>("libnowhere.so.1", "not installed: ", "").reason();
+  EXPECT_EQ(other.find("not installed: libnowhere.so.1: "), 0u) << other;
 }
 
 }  // namespace

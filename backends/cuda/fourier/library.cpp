@@ -2,8 +2,6 @@
 
 #include "backends/cuda/fourier/library.h"
 
-#include <dlfcn.h>
-
 #include <string>
 
 #include "mytorch/backend.h"
@@ -11,42 +9,16 @@
 namespace mytorch::cuda {
 namespace {
 
-#define MYTORCH_TEXT_OF_FOURIER(x) #x
-#define MYTORCH_TEXT_FOURIER(x) MYTORCH_TEXT_OF_FOURIER(x)
-constexpr const char* kFourierLibrary = "libcufft.so." MYTORCH_TEXT_FOURIER(CUFFT_VER_MAJOR);
-
-struct OpenedFourier {
-  Fourier routines;
-  std::string reason;
-
-  OpenedFourier() {
-    void* const library = dlopen(kFourierLibrary, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-      const char* error = dlerror();
-      reason =
-          std::string(kFourierLibrary) + " cannot be opened: " + (error != nullptr ? error : "");
-      return;
-    }
-#define MYTORCH_FOURIER_FIND(name)                                                  \
-  routines.name = reinterpret_cast<decltype(routines.name)>(dlsym(library, #name)); \
-  if (routines.name == nullptr) reason = std::string(kFourierLibrary) + " lacks " #name;
-    MYTORCH_FOURIER_ROUTINES(MYTORCH_FOURIER_FIND)
-#undef MYTORCH_FOURIER_FIND
-  }
-};
-
-const OpenedFourier& opened_fourier() {
-  static const auto* const instance = new OpenedFourier;
+const sdk::OpenedLibrary<Fourier>& opened_fourier() {
+  static const auto* const instance =
+      new sdk::OpenedLibrary<Fourier>("libcufft.so." + std::to_string(CUFFT_VER_MAJOR));
   return *instance;
 }
 
 }  // namespace
 
-const char* fourier_reason() {
-  const std::string& reason = opened_fourier().reason;
-  return reason.empty() ? nullptr : reason.c_str();
-}
-const Fourier& fourier() { return opened_fourier().routines; }
+const char* fourier_reason() { return opened_fourier().reason(); }
+const Fourier& fourier() { return opened_fourier().routines(); }
 
 void check(cufftResult status, const char* what) {
   if (status == CUFFT_SUCCESS) return;

@@ -3,6 +3,8 @@
 
 #include <cufft.h>
 
+#include "mytorch/backend/library.h"
+
 namespace mytorch::cuda {
 
 #define MYTORCH_FOURIER_ROUTINES(F) \
@@ -19,12 +21,7 @@ namespace mytorch::cuda {
   F(cufftExecD2Z)                   \
   F(cufftExecZ2D)
 
-// The library's functions, by their names.
-struct Fourier {
-#define MYTORCH_FOURIER_MEMBER(name) decltype(&::name) name = nullptr;
-  MYTORCH_FOURIER_ROUTINES(MYTORCH_FOURIER_MEMBER)
-#undef MYTORCH_FOURIER_MEMBER
-};
+MYTORCH_ROUTINES(Fourier, MYTORCH_FOURIER_ROUTINES);
 
 // Returns why the library cannot be used, or nullptr.
 const char* fourier_reason();

@@ -1,9 +1,11 @@
-// For engines of process groups (mytorch/abi_comm.h): the arithmetic of reductions on the CPU.
+// For engines of process groups (mytorch/abi_comm.h): their elements, and the arithmetic of
+// reductions on the CPU.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -45,6 +47,16 @@ int guarded_comm(const mt_host* host, F&& f) noexcept {
       status_of([&] { status = f(); },
                 [&](int code, const char* message) { host->set_error(code, message); });
   return thrown != MT_OK ? thrown : status;
+}
+
+inline size_t bytes_of(int64_t count, mt_dtype dtype) {
+  return static_cast<size_t>(count * itemsize(dtype));
+}
+// Returns the address of element `i`; that of no buffer is nullptr.
+template <class T>
+T* at(T* data, int64_t i, mt_dtype dtype) {
+  using Byte = std::conditional_t<std::is_const_v<T>, const char, char>;
+  return data == nullptr ? nullptr : static_cast<Byte*>(data) + i * itemsize(dtype);
 }
 
 // As visit_dtype, with complex numbers.
