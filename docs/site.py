@@ -1,4 +1,4 @@
-"""Collects the pages of the website, and writes the configuration of mkdocs.
+"""Collects the pages of the website, and writes the configuration of mkdocs. docs/index.md is the first page.
 
     python3 docs/site.py GENERATED OUT
 
@@ -20,7 +20,6 @@ SECTIONS = {
     "Start": ["guide", "coming-from-libtorch", "pytorch-names"],
     "Use": [
         "tensors",
-        "indexing",
         "autograd",
         "modules",
         "transformers",
@@ -33,13 +32,14 @@ SECTIONS = {
         "plan",
         "data",
         "saving",
+        "programs",
         "devices",
         "linalg",
         "fourier",
     ],
     "Performance": ["performance", "compile", "profiling", "choice", "bench", "cuda"],
     "Extend": ["custom_operators", "records", "backends", "contributing"],
-    "Reference": ["architecture", "settings", "dependencies"],
+    "Reference": ["architecture", "settings", "versions", "dependencies"],
 }
 
 
@@ -48,8 +48,8 @@ def title(page: str) -> str:
 
 
 def links_in_site(page: str, folder: Path) -> str:
-    """Returns the page with its links changed for the site, in which docs/*.md lie beside README.md (index.md). Links
-    to other files of the repository become plain text."""
+    """Returns the page with its links changed for the site, which has docs/*.md in one folder. Links to the README lead
+    to the first page; those to other files of the repository become plain text."""
 
     def change(match: re.Match) -> str:
         text, link = match[1], match[2]
@@ -79,9 +79,9 @@ def main() -> None:
     shutil.copytree(generated / "ops", pages / "ops")
     (pages / "code.css").write_text(HtmlFormatter().get_style_defs(".codehilite"))
     found = {}
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for path in sorted((ROOT / "docs").glob("*.md")):
         text = path.read_text()
-        name = "index" if path.name == "README.md" else path.stem
+        name = path.stem
         text = outside_code(text, lambda part, folder=path.parent: links_in_site(part, folder))
         # A block may have a file name after its language, which the highlighter does not know.
         text = re.sub(r"^```(\w+) (\S+)$", r"`\2`:\n\n```\1", text, flags=re.M)
