@@ -102,6 +102,7 @@ class Op:
     """One operator.
 
     meaning: pointwise, reduce, view, composite or primitive.
+    family: the section of ops.yaml in which the record is; its code lies in the folders of that name.
     function: the C++ function of a view, composite or primitive.
     formula: the formula of a composite whose record has one.
     written: the text of the meaning in the record, or several texts by name.
@@ -128,6 +129,7 @@ class Op:
     path: str
     line: int
     meaning: str
+    family: str = ""
     function: str = ""
     formula: Formula | None = None
     written: str | dict[str, str] = ""
@@ -143,7 +145,6 @@ class Op:
     cost: dict[str, Formula] = field(default_factory=dict)
     layout_of: tuple[str, ...] = ()
     dynamic: bool = False
-    samples: str = ""
     tolerance: dict[str, float] = field(default_factory=dict)
     backward_stable: bool = False
     non_finite_spreads: bool = False

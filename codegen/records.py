@@ -6,6 +6,7 @@ All errors of a file are collected, each as `ops.yaml:LINE: [op] message`.
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import sys
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Iterator
 from codegen.complex import HOLOMORPHIC, OTHERS, without_meaning
 from codegen.autocast import default_policy
 from codegen.cost import FUNCTIONS, cost_tree
+from codegen.families import family_of, sections
 from codegen.expr import Body, Names, arity, build_pointwise
 from codegen.formula import Formula, parse_formula
 from codegen.gradients import (
@@ -53,7 +55,6 @@ KEYS = (
     "cost",
     "layout",
     "dynamic",
-    "samples",
     "tolerance",
     "stability",
     "non_finite",
@@ -233,8 +234,6 @@ class _Record:
         self._types(op)
         self._forms(op)
         op.dynamic = self.text("dynamic", ("true",)) is not None
-        if (samples := self.text("samples")) is not None:
-            op.samples = samples.text
         self._layout(op)
         op.backward_stable = self.text("stability", ("backward",)) is not None
         op.non_finite_spreads = self.text("non_finite", ("spreads",)) is not None
@@ -659,9 +658,26 @@ def _check_rewrites(ops: list[Op], errors: _Errors) -> None:
             check(rule, op, known, lambda line, message, op=op: errors.add(line, op.full_name, message))
 
 
+def _check_families(ops: list[Op], errors: _Errors) -> None:
+    """Refuses records without a family, and overloads of one name in two."""
+    first: dict[str, Op] = {}
+    for op in ops:
+        if op.derived:
+            continue
+        other = first.setdefault(op.schema.name, op)
+        if not op.family:
+            errors.add(op.line, op.full_name, "the record is before the first section, `# ==== FAMILY: title ====`")
+        elif other.family != op.family:
+            errors.add(op.line, op.full_name, f"`{other.full_name}` is in the section {other.family}: move one")
+
+
 def load_text(text: str, path: str = "ops.yaml") -> list[Op]:
     """Returns the ops of a file's text. Raises RecordErrors with every error."""
     errors = _Errors(path)
+    families = sections(text)
+    for section, other in itertools.combinations(families, 2):
+        if section.family == other.family:
+            errors.add(other.line, section.family, f"the section of this family is at line {section.line}")
     try:
         document = read(text)
     except YamlError as error:
@@ -692,7 +708,10 @@ def load_text(text: str, path: str = "ops.yaml") -> list[Op]:
                     op.parent or op.full_name,
                     f"{what} `{op.full_name}` is already defined at line {other.line}",
                 )
+            op.family = family_of(families, op.line)
             ops.append(op)
+    if families:
+        _check_families(ops, errors)
     _add_aliases(ops, aliases, errors)
     _check_rewrites(ops, errors)
     if errors.messages:

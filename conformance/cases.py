@@ -87,6 +87,8 @@ def special(ops: list[Op], folder: Path = FOLDER) -> dict[str, list[dict]]:
             op = known.get(case.get("op"))
             if op is None:
                 raise SampleError(f"{where}: there is no operator {case.get('op')!r}")
+            if op.family not in ("", path.stem):
+                raise SampleError(f"{where}: samples of {op.full_name} belong in {op.family}.yaml, as its record does")
             _check(op, case, where)
             found.setdefault(op.full_name, []).append(_numbers(case))
     return found

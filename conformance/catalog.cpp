@@ -33,6 +33,7 @@ OpRecord record(const Json& json) {
   op.doc = json.at("doc");
   op.accepts = json.at("accepts");
   op.meaning = json.at("meaning");
+  op.family = json.at("family");
   op.promote = json.at("promote");
   op.autocast = json.at("autocast");
   op.fold = json.at("fold");

@@ -35,6 +35,7 @@ struct OpRecord {
   std::string doc;
   std::string accepts;  // the types, in sentences
   std::string meaning;
+  std::string family;  // its section of ops.yaml; "" for a custom operator
   std::string promote;
   std::string autocast;  // the policy: none, lower, float32 or widest
   std::string fold;      // of a reduction

@@ -43,7 +43,7 @@ def record(op: Op) -> dict:
         "inplace": cpp.has_inplace(op),
         "out": cpp.has_out(op),
         "dynamic": op.dynamic,
-        "samples": op.samples,
+        "family": op.family,
         "tolerance": op.tolerance,
         "backward_stable": op.backward_stable,
         "non_finite_spreads": op.non_finite_spreads,

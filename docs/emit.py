@@ -1,7 +1,4 @@
-"""The operator reference: docs/ops/FAMILY.md for each section of ops.yaml, and an index.
-
-A family is the section under one `# ==== title ====` of the file, so the position of a record determines its page.
-"""
+"""The operator reference: docs/ops/FAMILY.md for each family of ops.yaml, and an index."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from pathlib import Path
 
 from codegen.describe import declarations, methods, types
 from codegen.emit_api import by_name
+from codegen.families import Section, sections
 from codegen.lock import Lock
 from codegen.model import Op
 from conformance.cases import collect, special
@@ -27,29 +25,11 @@ MEANINGS = {
     "composite": "Decomposes into other operators: `{1}` in `ops/`.",
     "primitive": "A primitive: defined by its kernel, which every backend provides.",
 }
-_SECTION = re.compile(r"^# ====+ (.+?) =+$")
 
 
-def _sections(source: str) -> list[tuple[int, str]]:
-    """Returns the line and the title of each section, in order."""
-    found = []
-    for number, line in enumerate(source.splitlines(), 1):
-        if match := _SECTION.match(line):
-            found.append((number, match[1].split(":")[0]))
-    return found
-
-
-def _family(op: Op, sections: list[tuple[int, str]]) -> str:
-    title = "other operators"
-    for line, name in sections:
-        if line > op.line:
-            break
-        title = name
-    return title[0].upper() + title[1:]
-
-
-def _slug(title: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+def _title(section: Section) -> str:
+    """Returns a page's title. Pages of the website lie elsewhere than what a title refers to."""
+    return f"{section.family.capitalize()}: {re.sub(r' [(]docs/.*[)]', '', section.title)}"
 
 
 def _text_of(value: object) -> str:
@@ -184,12 +164,12 @@ def pages(
 ) -> dict[str, str]:
     """Returns all pages. `source` is the text of ops.yaml; `samples` has the handwritten samples and `examples` the
     statements of an example, both by operator."""
-    sections = _sections(source)
+    titles = {section.family: _title(section) for section in sections(source)}
     derived = {op.full_name: op for op in ops if op.derived}
     operators = by_name([op for op in ops if not op.derived])
     families: dict[str, list[str]] = {}
     for name, overloads in operators.items():
-        families.setdefault(_family(overloads[0], sections), []).append(name)
+        families.setdefault(overloads[0].family, []).append(name)
 
     files = {}
     count = sum(len(overloads) for overloads in operators.values())
@@ -202,8 +182,8 @@ def pages(
         "prints the same in a terminal, with the kernels of each backend.",
         "",
     ]
-    for title, names in families.items():
-        page = f"{_slug(title)}.md"
+    for family, names in families.items():
+        page, title = f"{family}.md", titles[family]
         lines = [f"# {title}", "", "[All operators](index.md)", ""]
         index += [f"## [{title}]({page})", "", "| operator | kind | gradient | |", "|---|---|---|---|"]
         for name in names:

@@ -29,7 +29,7 @@ Tensor with_reduced_dims(const Tensor& x, IntList shape, OptionalIntList dim, bo
 // Returns the number of elements that such a reduction combines into one.
 int64_t reduced_count(IntList shape, OptionalIntList dim);
 
-// ---- collectives (collectives.cpp) ----
+// ---- collectives (collective/) ----
 Tensor all_reduce_backward(const Tensor& grad, std::string_view reduce_op, const Handle& group,
                            double scale);
 Tensor reduce_backward(const Tensor& grad, int64_t dst, std::string_view reduce_op,
@@ -38,12 +38,12 @@ Tensor all_gather_backward(const Tensor& grad, IntList shape, const Handle& grou
 Tensor reduce_scatter_backward(const Tensor& grad, std::string_view reduce_op, const Handle& group,
                                double scale);
 
-// ---- Fourier transforms (fourier.cpp) ----
+// ---- Fourier transforms (fourier/) ----
 Tensor fft_r2c_backward(const Tensor& grad, IntList shape, IntList dim, int64_t normalization,
                         bool onesided);
 Tensor fft_c2r_backward(const Tensor& grad, IntList dim, int64_t normalization);
 
-// ---- reductions (reduction.cpp) ----
+// ---- reductions (reduction/) ----
 Tensor sum_backward(const Tensor& grad, IntList shape, OptionalIntList dim, bool keepdim,
                     ScalarType dtype);
 Tensor mean_backward(const Tensor& grad, IntList shape, OptionalIntList dim, bool keepdim,
@@ -69,11 +69,11 @@ Tensor var_mean_backward(const Tensor& grad_variance, const Tensor& grad_average
 Tensor norm_backward(const Tensor& grad, const Tensor& self, const Scalar& ord,
                      const Tensor& result, OptionalIntList dim, bool keepdim);
 
-// ---- special functions (incomplete_gamma.cpp) ----
+// ---- special functions (special/incomplete_gamma.cpp) ----
 // The gradient of igamma with respect to `other`.
 Tensor igamma_slope(const Tensor& grad, const Tensor& self, const Tensor& other);
 
-// ---- scans and scattered reductions (scan.cpp, scattering.cpp) ----
+// ---- scans and scattered reductions (scan/, indexing/scattering.cpp) ----
 Tensor cumprod_backward(const Tensor& grad, const Tensor& self, const Tensor& result, int64_t dim);
 Tensor logcumsumexp_backward(const Tensor& grad, const Tensor& self, const Tensor& result,
                              int64_t dim);
@@ -83,7 +83,7 @@ Tensor scatter_reduce_src(const Tensor& grad, const Tensor& self, int64_t dim, c
                           const Tensor& src, Str reduce, bool include_self, const Tensor& result);
 Tensor scatter_src(const Tensor& grad, int64_t dim, const Tensor& index, IntList shape);
 
-// ---- recurrent networks (recurrent.cpp) ----
+// ---- recurrent networks (recurrent/layer_gradients.cpp) ----
 // `wanted` has one entry for each gradient; `grads` are those of all results.
 Tensors<4> lstm_layer_backward(const Tensor* grads, const Tensor& hx, const Tensor& cx,
                                const Tensor& weight_hh, const Tensor& output, const Tensor& cells,
@@ -97,15 +97,15 @@ Tensors<3> rnn_layer_backward(const Tensor& grad, const Tensor& hx, const Tensor
                               const Tensor& output, IntList batch_sizes, bool relu, bool reverse,
                               const bool* wanted);
 
-// ---- gated activations (gated.cpp) ----
+// ---- gated activations (activation/gated.cpp) ----
 Tensor swiglu_packed_backward(const Tensor& grad, const Tensor& self, int64_t dim);
 Tensor geglu_packed_backward(const Tensor& grad, const Tensor& self, int64_t dim, Str approximate);
 
-// ---- random (random.cpp) ----
+// ---- random (random/random.cpp) ----
 // Returns the factor by which dropout scales the elements that it keeps.
 double dropout_scale(double p, std::optional<bool> train);
 
-// ---- views and joining (views.cpp, shape_ops.cpp, padding.cpp) ----
+// ---- views and joining (view/views.cpp, joining/) ----
 Tensor permute_backward(const Tensor& grad, IntList dims);
 // The gradient of as_strided(input, size, stride) at `offset` elements after the input's first one.
 // Elements of the input that share memory share its gradient; overlapping elements of the view add
@@ -115,7 +115,7 @@ Tensor as_strided_backward(const Tensor& grad, IntList input_sizes, IntList inpu
 Tensor constant_pad_nd_backward(const Tensor& grad, IntList pad);
 std::vector<Tensor> cat_backward(const Tensor& grad, const std::vector<Dims>& shapes, int64_t dim);
 
-// ---- products, convolution, pooling (linalg.cpp, convolution.cpp, pooling.cpp) ----
+// ---- products, convolution, pooling (matrix/products.cpp, convolution/, pooling/) ----
 // Returns x * factor; x itself if the factor is 1.
 Tensor maybe_multiply(const Tensor& x, const Scalar& factor);
 Tensor linear_backward_input(const Tensor& grad, const Tensor& weight);
@@ -127,7 +127,7 @@ Tensors<2> linear_gelu_double_backward(const Tensor* grads, const Tensor& grad_o
 Tensors<3> linear_gelu_gradient(const Tensor* grads, const Tensor& input, const Tensor& weight,
                                 const Tensor& bias, const Tensor& product, Str approximate,
                                 const bool* wanted);
-// The gradients of pdist and cdist_backward. (distances.cpp)
+// The gradients of pdist and cdist_backward. (matrix/distances.cpp)
 Tensor pdist_backward(const Tensor& grad, const Tensor& self, double p, const Tensor& distances);
 Tensors<4> cdist_double_backward(const Tensor* grads, const Tensor& grad_output, const Tensor& x1,
                                  const Tensor& x2, double p, const Tensor& distances,
@@ -141,7 +141,7 @@ Tensor sum_to_channel(const Tensor& grad);
 // gradient of a vector of features is row-major. Copies only if a plane has several elements.
 Tensor in_layout_of(const Tensor& grad, IntList input_shape, IntList input_strides);
 
-// ---- factorizations and solvers (factorizations.cpp) ----
+// ---- factorizations and solvers (factorization/) ----
 Tensor cholesky_backward(const Tensor& grad, const Tensor& factor, bool upper);
 Tensor lu_factor_backward(const Tensor& grad, const Tensor& lu, const Tensor& pivots);
 Tensors<2> lu_solve_backward(const Tensor& grad, const Tensor& lu, const Tensor& pivots,
@@ -171,7 +171,7 @@ Tensors<2> lstsq_backward(const Tensor* grads, const Tensor& a, const Tensor& b,
 Tensor matrix_exp_backward(const Tensor& grad, const Tensor& a);
 Tensor matrix_sqrth_backward(const Tensor& grad, const Tensor& a);
 
-// ---- softmax and normalization (softmax.cpp, normalization.cpp) ----
+// ---- softmax and normalization (normalization/) ----
 // `grads` has the gradients of all results, undefined for unused results.
 Tensor softmax_backward_output(const Tensor& grad, const Tensor& grad_output, const Tensor& output,
                                int64_t dim);
@@ -215,7 +215,7 @@ Tensors<5> batch_norm_double_backward(const Tensor* grads, const Tensor& grad_ou
                                       const Tensor& input, const Tensor& weight, const Tensor& mean,
                                       const Tensor& var, double eps, IntList mask);
 
-// ---- losses (losses.cpp) ----
+// ---- losses (loss/) ----
 // The gradient of cross_entropy_forward with respect to `self`, from the gradients of its results.
 Tensor cross_entropy_gradient(const Tensor* grads, const Tensor& self, const Tensor& target,
                               const Tensor& weight, const Tensor& log_sum,
@@ -236,7 +236,7 @@ Tensors<3> linear_cross_entropy_gradient(const Tensor* grads, const Tensor& inpu
                                          double label_smoothing, double softcap,
                                          IntList output_mask, const bool* wanted);
 
-// ---- embedding (embedding.cpp) and attention (attention.cpp) ----
+// ---- embedding (embedding/) and attention (attention/) ----
 Tensor embedding_dense_double_backward(const Tensor& grad, const Tensor& indices,
                                        int64_t num_weights, int64_t padding_idx,
                                        bool scale_grad_by_freq);

@@ -5,6 +5,8 @@
 #include <memory>
 #include <set>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "conformance/custom.h"
 #include "conformance/inputs.h"
 #include "core/runtime/device_registry.h"
@@ -43,15 +45,31 @@ std::vector<conformance::OpRecord> all_records() {
   return conformance::all_records(conformance::share_folder());
 }
 
-int coverage(bool derived) {
+// Throws Error(kValue) for a name that no family has.
+void check_family(const std::string& family, const std::vector<conformance::OpRecord>& catalog) {
+  std::vector<std::string> families;  // in the order of ops.yaml
+  for (const auto& op : catalog) {
+    if (op.family.empty() || (!families.empty() && families.back() == op.family)) continue;
+    families.push_back(op.family);
+  }
+  if (std::find(families.begin(), families.end(), family) != families.end()) return;
+  throw Error(ErrorCode::kValue,
+              absl::StrCat("'", family, "' is no family of operators: give one of ",
+                           absl::StrJoin(families, ", ")));
+}
+
+// All operators, or those of a family.
+int coverage(bool derived, const std::string& family) {
   const auto all = backends();
   const auto catalog = all_records();
+  if (!family.empty()) check_family(family, catalog);
   std::cout << std::left << std::setw(44) << "operator" << std::setw(11) << "meaning";
   for (const Backend* backend : all) std::cout << std::setw(14) << backend->name;
   std::cout << "\n";
   std::vector<int> counts(all.size(), 0);
   for (const auto& op : catalog) {
     if (op.derived && !derived) continue;
+    if (!family.empty() && op.family != family) continue;
     const OpEntry* entry = find_op(op.name);
     std::cout << std::setw(44) << op.name << std::setw(11) << op.meaning;
     for (size_t i = 0; i < all.size(); ++i) {
@@ -100,6 +118,7 @@ std::string example_of(const conformance::OpRecord& op) {
 
 void print_one(const conformance::OpRecord& op) {
   std::cout << op.schema << "\n  " << op.doc << "\n";
+  if (!op.family.empty()) std::cout << "  family: " << op.family << "\n";
   for (const std::string& alias : op.aliases) std::cout << "  also named " << alias << "\n";
   for (const std::string& line : op.declarations) std::cout << "  mytorch::  " << line << "\n";
   for (const std::string& line : op.methods) std::cout << "  Tensor::   " << line << "\n";
@@ -156,9 +175,12 @@ Run add_ops(CLI::App& app) {
   auto derived = std::make_shared<bool>(false);
   app.add_option("name", *name, "an operator by its full name, or all overloads of a base name");
   app.add_flag("--derived", *derived, "also list the operators of derived gradients");
-  return [name, derived] {
+  auto family = std::make_shared<std::string>();
+  app.add_option("--family", *family, "list only a section of ops.yaml, such as pointwise")
+      ->excludes("name");
+  return [name, derived, family] {
     load_default_backends();
-    return name->empty() ? coverage(*derived) : one(*name);
+    return name->empty() ? coverage(*derived, *family) : one(*name);
   };
 }
 

@@ -11,7 +11,7 @@ from codegen.records import load, load_text
 OPS = Path(__file__).resolve().parents[2] / "ops.yaml"
 
 SMALL = """\
-# ==== arithmetic: of two numbers =====================================================================
+# ==== arithmetic: of two numbers =====
 
 - op: scaled(Tensor self, Operand other, *, Scalar alpha=1) -> Tensor
   doc: self | alpha * other.
@@ -19,7 +19,13 @@ SMALL = """\
   pointwise: self + alpha * other
   grad: auto
 
-# ==== sums ===========================================================================================
+- op: scaled.other(Tensor self) -> Tensor
+  doc: An overload.
+  composite: scaled_other
+  kernel: optional
+  grad: {self: grad}
+
+# ==== sums: of many (docs/linalg.md) ====
 
 - op: average(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor
   doc: The mean.
@@ -33,12 +39,6 @@ SMALL = """\
   types: {index: index}
   result: {indices: int64}
   grad: none
-
-- op: scaled.other(Tensor self) -> Tensor
-  doc: An overload.
-  composite: scaled_other
-  kernel: optional
-  grad: {self: grad}
 """
 
 
@@ -88,7 +88,7 @@ class DocsTest(unittest.TestCase):
 
     def test_error_samples_are_told(self):
         self.assertIn(
-            '- `self=(2, 3), other=(4, 5)`: "inner dimensions 3 and 4 differ"', self.files["docs/ops/linear-algebra.md"]
+            '- `self=(2, 3), other=(4, 5)`: "inner dimensions 3 and 4 differ"', self.files["docs/ops/matrix.md"]
         )
 
     def test_a_small_file(self):
@@ -115,6 +115,7 @@ class DocsTest(unittest.TestCase):
         self.assertIn("as one operator, `scaled_grad(Tensor grad, Scalar alpha)", arithmetic)
         self.assertIn("Decomposes into other operators: `scaled_other` in `ops/`.\nBackends may", arithmetic)
         self.assertIn("state: sum\nstep: 2 * self\nfinal: sum / n", sums)
+        self.assertTrue(sums.startswith("# Sums: of many\n"), sums[:40])
         self.assertIn("takes floats.", sums)
         self.assertIn("- `self`: `grad`", sums)
         self.assertIn("A primitive: defined by its kernel", sums)

@@ -99,7 +99,6 @@ OPS = """\
   primitive: nonzero
   result: int64
   dynamic: true
-  samples: nonzero
   grad: none
 
 - op: modf(Tensor self) -> (Tensor whole, Tensor fraction)
@@ -156,7 +155,7 @@ class LoadTest(unittest.TestCase):
         self.assertFalse(self.ops["mse"].has_kernel)
         self.assertFalse(self.ops["transpose.int"].has_kernel)
         nonzero = self.ops["nonzero"]
-        self.assertEqual((nonzero.dynamic, nonzero.samples), (True, "nonzero"))
+        self.assertEqual((nonzero.dynamic, nonzero.family), (True, ""))
 
     def test_results(self):
         def results(name: str):
@@ -423,7 +422,7 @@ class RefusalTest(unittest.TestCase):
         self.record(self.P + "\ntolerance: 3", "`tolerance` is not a mapping")
         self.record(self.P + "\nstability: forward", "`stability: forward` is none of backward")
         self.record(self.P + "\nnon_finite: no", "`non_finite: no` is none of spreads")
-        self.record(self.P + "\nsamples: [a]", "`samples` is not a text")
+        self.record(self.P + "\npromote: [a]", "`promote` is not a text")
         self.record(self.P + "\ntypes: {other: bool}", "names `other`, which is no tensor")
         self.record("pointwise: number(self)\ngrad: none\ntypes: {self: any}", "is none of same, bool, index")
         self.record("composite: f\ngrad: none\ntypes: {self: float}", "is none of same, bool, index, any")

@@ -40,9 +40,16 @@ def append(path: Path, text: str) -> None:
     path.write_text(path.read_text() + "\n" + text)
 
 
+def add_record(path: Path, family: str, text: str) -> None:
+    """Adds a record at the end of the section of a family."""
+    head, section, rest = re.split(rf"(# ==== {family}: .*\n)", path.read_text())
+    records, *others = re.split(r"(?m)^(?=# ==== )", rest)
+    path.write_text("".join([head, section, records, text, "\n", *others]))
+
+
 with tempfile.TemporaryDirectory() as name:
     tree = Path(name)
-    for path in ["ops.yaml", "abi/ops.lock", "abi/include/mytorch/abi.h", "ops/normalization.cpp"]:
+    for path in ["ops.yaml", "abi/ops.lock", "abi/include/mytorch/abi.h", "ops/normalization/softmax.cpp"]:
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, tree / path)
     for folder in ["codegen", "conformance", "bench"]:
@@ -52,8 +59,8 @@ with tempfile.TemporaryDirectory() as name:
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, copy)
 
-    append(tree / "ops.yaml", block("yaml", "- op: cube("))
-    append(tree / "ops.yaml", block("yaml", "- op: center("))
+    add_record(tree / "ops.yaml", "pointwise", block("yaml", "- op: cube("))
+    add_record(tree / "ops.yaml", "normalization", block("yaml", "- op: center("))
     append(tree / "conformance/samples/normalization.yaml", block("yaml", 'dim: 1}, error: "out of range"'))
     generate = ["-m", "codegen.generate", "--ops", "ops.yaml", "--lock", "abi/ops.lock"]
     run(sys.executable, *generate, "--lock-mode", "write", cwd=tree)
@@ -67,7 +74,7 @@ with tempfile.TemporaryDirectory() as name:
     check = [compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", *include]
 
     meaning = block("cpp", "TensorSpec center(").split("\n\n", 1)
-    source = (tree / "ops/normalization.cpp").read_text()
+    source = (tree / "ops/normalization/softmax.cpp").read_text()
     (tree / "meaning.cpp").write_text(f"{meaning[0]}\n{source}\nnamespace mytorch {{\n{meaning[1]}}}\n")
     run(*check, tree / "meaning.cpp")
 

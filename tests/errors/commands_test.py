@@ -60,6 +60,8 @@ class ToolsTest(ProgramTest):
         missing=([], "subcommand"),
         unknown=(["inof"], "inof"),
         ops_unknown_operator=(["ops", "no_such_operator"], "no_such_operator"),
+        ops_unknown_family=(["ops", "--family", "none"], ["'none'", "pointwise", "collective"]),
+        ops_family_of_an_operator=(["ops", "neg", "--family", "pointwise"], "--family"),
         ops_unknown_option=(["ops", "--nonsense"], "--nonsense"),
         check_seed_in_words=(["check", "--seed", "x"], ["--seed", "x"]),
         check_negative_seed=(["check", "--seed", "-1"], "--seed"),

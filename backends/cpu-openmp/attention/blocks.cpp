@@ -12,9 +12,7 @@
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace cpu {
-namespace HWY_NAMESPACE {
+namespace mytorch::cpu::HWY_NAMESPACE {
 namespace {
 
 using gemm_internal::kDepth;
@@ -370,16 +368,14 @@ const AttentionFns* PairTable() {
   return nullptr;
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace cpu
-}  // namespace mytorch
+}  // namespace mytorch::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+
+MYTORCH_EXPORT_TABLE(mytorch::cpu, attention_fns, AttentionTable)
+MYTORCH_EXPORT_TABLE(mytorch::cpu, pair_attention_fns, PairTable)
 
 #if HWY_ONCE
 namespace mytorch::cpu {
-
-MYTORCH_EXPORT_TABLE(attention_fns, AttentionTable)
-MYTORCH_EXPORT_TABLE(pair_attention_fns, PairTable)
 
 void store_row(const float* from, const HeadRows& to, int64_t batch, int64_t head, int64_t row,
                int64_t width) {

@@ -10,9 +10,7 @@
 #include "backends/cpu-openmp/simd/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace cpu {
-namespace HWY_NAMESPACE {
+namespace mytorch::cpu::HWY_NAMESPACE {
 namespace {
 
 // Rows of queries that one pass over the keys serves.
@@ -251,15 +249,7 @@ const FewFns* FewTable() {
   return &table;
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace cpu
-}  // namespace mytorch
+}  // namespace mytorch::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
-namespace mytorch::cpu {
-
-MYTORCH_EXPORT_TABLE(few_fns, FewTable)
-
-}  // namespace mytorch::cpu
-#endif  // HWY_ONCE
+MYTORCH_EXPORT_TABLE(mytorch::cpu, few_fns, FewTable)

@@ -20,9 +20,7 @@
 #include "mytorch/backend/dtype.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace cpu {
-namespace HWY_NAMESPACE {
+namespace mytorch::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace vec = mytorch::simd::HWY_NAMESPACE;
 namespace mm = mytorch::cpu::gemm_internal::HWY_NAMESPACE;
@@ -289,9 +287,7 @@ inline void StoreResult(const AttentionJob& job, int64_t batch, int64_t head, in
       total == 0 ? kNever : most + std::log(total);
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace cpu
-}  // namespace mytorch
+}  // namespace mytorch::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // MYTORCH_ATTENTION_SCORES_INL_H_

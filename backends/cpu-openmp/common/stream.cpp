@@ -12,9 +12,7 @@
 #include "hwy/cache_control.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace cpu {
-namespace HWY_NAMESPACE {
+namespace mytorch::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kLine = 64;
@@ -254,14 +252,11 @@ const CopyFns* CopyTable() {
   return &table;
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace cpu
-}  // namespace mytorch
+}  // namespace mytorch::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
+MYTORCH_EXPORT_TABLE(mytorch::cpu, copy_fns, CopyTable)
+
 #if HWY_ONCE
-namespace mytorch::cpu {
-MYTORCH_EXPORT_TABLE(copy_fns, CopyTable)
-void stream_fence() { hwy::FlushStream(); }
-}  // namespace mytorch::cpu
-#endif  // HWY_ONCE
+void mytorch::cpu::stream_fence() { hwy::FlushStream(); }
+#endif

@@ -12,9 +12,7 @@
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace cpu {
-namespace HWY_NAMESPACE {
+namespace mytorch::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // A tile holds 24 sums with 32 registers, and 12 with 16: enough to hide the latency of two adders.
@@ -241,18 +239,8 @@ constexpr DirectMicrokernels<T> kDirectMicrokernels = {&Product<T>, &Gradient<T>
 const DirectMicrokernels<float>& FloatDirect() { return kDirectMicrokernels<float>; }
 const DirectMicrokernels<double>& DoubleDirect() { return kDirectMicrokernels<double>; }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace cpu
-}  // namespace mytorch
+}  // namespace mytorch::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
-namespace mytorch::cpu {
-
-template <>
-MYTORCH_EXPORT_TABLE(direct_microkernels<float>, FloatDirect)
-template <>
-MYTORCH_EXPORT_TABLE(direct_microkernels<double>, DoubleDirect)
-
-}  // namespace mytorch::cpu
-#endif  // HWY_ONCE
+MYTORCH_EXPORT_TABLE_OF(float, mytorch::cpu, direct_microkernels, FloatDirect)
+MYTORCH_EXPORT_TABLE_OF(double, mytorch::cpu, direct_microkernels, DoubleDirect)

@@ -12,9 +12,7 @@
 #include "backends/cpu-openmp/simd/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace cpu {
-namespace HWY_NAMESPACE {
+namespace mytorch::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // A tile of 6 rows and 2 vectors keeps 12 sums in registers, which hides the latency of two adders.
@@ -260,18 +258,8 @@ constexpr ImplicitMicrokernels<T> kImplicitMicrokernels = {
 const ImplicitMicrokernels<float>& FloatImplicit() { return kImplicitMicrokernels<float>; }
 const ImplicitMicrokernels<double>& DoubleImplicit() { return kImplicitMicrokernels<double>; }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace cpu
-}  // namespace mytorch
+}  // namespace mytorch::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
-namespace mytorch::cpu {
-
-template <>
-MYTORCH_EXPORT_TABLE(implicit_microkernels<float>, FloatImplicit)
-template <>
-MYTORCH_EXPORT_TABLE(implicit_microkernels<double>, DoubleImplicit)
-
-}  // namespace mytorch::cpu
-#endif  // HWY_ONCE
+MYTORCH_EXPORT_TABLE_OF(float, mytorch::cpu, implicit_microkernels, FloatImplicit)
+MYTORCH_EXPORT_TABLE_OF(double, mytorch::cpu, implicit_microkernels, DoubleImplicit)

@@ -8,9 +8,7 @@
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace cpu {
-namespace HWY_NAMESPACE {
+namespace mytorch::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Rotates n pairs (x[i], y[i]) by the angles; `sign` is -1 for the opposite direction. `x` and `y`
@@ -76,18 +74,8 @@ constexpr Rotations<T> kRotations = {&RotateHalves<T>, &RotateNeighbors<T>};
 const Rotations<float>& FloatRotations() { return kRotations<float>; }
 const Rotations<double>& DoubleRotations() { return kRotations<double>; }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace cpu
-}  // namespace mytorch
+}  // namespace mytorch::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
-namespace mytorch::cpu {
-
-template <>
-MYTORCH_EXPORT_TABLE(rotations<float>, FloatRotations)
-template <>
-MYTORCH_EXPORT_TABLE(rotations<double>, DoubleRotations)
-
-}  // namespace mytorch::cpu
-#endif  // HWY_ONCE
+MYTORCH_EXPORT_TABLE_OF(float, mytorch::cpu, rotations, FloatRotations)
+MYTORCH_EXPORT_TABLE_OF(double, mytorch::cpu, rotations, DoubleRotations)

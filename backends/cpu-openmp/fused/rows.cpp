@@ -19,7 +19,7 @@
 #include "backends/cpu-openmp/fused/join.h"
 #include "backends/cpu-openmp/pointwise/compute_type.h"
 #include "backends/cpu-openmp/pointwise/programs.h"
-#include "backends/cpu-openmp/reduce/fold.h"
+#include "backends/cpu-openmp/reduction/fold.h"
 #include "mytorch/backend/error.h"
 #include "mytorch/backend/fused.h"
 #include "mytorch/backend/parallel.h"

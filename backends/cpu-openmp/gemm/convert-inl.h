@@ -10,8 +10,7 @@
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch::cpu::gemm_internal {
-namespace HWY_NAMESPACE {
+namespace mytorch::cpu::gemm_internal::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // F16C comes with AVX2. Highway's emulation for older targets does not round to nearest.
@@ -83,8 +82,7 @@ HWY_INLINE V multiply_add(V a, V b, V c) {
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mytorch::cpu::gemm_internal
+}  // namespace mytorch::cpu::gemm_internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // MYTORCH_GEMM_CONVERT_INL_H_

@@ -10,8 +10,7 @@
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch::cpu::gemm_internal {
-namespace HWY_NAMESPACE {
+namespace mytorch::cpu::gemm_internal::HWY_NAMESPACE {
 
 // The epilogue of a tile. `bias` points to that of the tile's first element.
 template <class T>
@@ -66,8 +65,7 @@ void store_tile(const Compute<T>* HWY_RESTRICT sums, int64_t sums_row, int64_t r
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mytorch::cpu::gemm_internal
+}  // namespace mytorch::cpu::gemm_internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // MYTORCH_GEMM_EPILOGUE_INL_H_

@@ -9,22 +9,14 @@
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch::cpu::gemm_internal {
-namespace HWY_NAMESPACE {
+namespace mytorch::cpu::gemm_internal::HWY_NAMESPACE {
 
 const DoubleProducts& DoubleTable() {
   static constexpr DoubleProducts products = {&run_product<double>};
   return products;
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mytorch::cpu::gemm_internal
+}  // namespace mytorch::cpu::gemm_internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
-namespace mytorch::cpu::gemm_internal {
-
-MYTORCH_EXPORT_TABLE(double_products, DoubleTable)
-
-}  // namespace mytorch::cpu::gemm_internal
-#endif  // HWY_ONCE
+MYTORCH_EXPORT_TABLE(mytorch::cpu::gemm_internal, double_products, DoubleTable)

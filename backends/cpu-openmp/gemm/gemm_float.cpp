@@ -10,8 +10,7 @@
 #include "backends/cpu-openmp/simd/instruction_set.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch::cpu::gemm_internal {
-namespace HWY_NAMESPACE {
+namespace mytorch::cpu::gemm_internal::HWY_NAMESPACE {
 
 const FloatProducts& FloatTable() {
   static constexpr FloatProducts products = {&run_product<float>, &run_product<BFloat16>,
@@ -24,14 +23,7 @@ const FloatProducts& FloatTable() {
   return products;
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mytorch::cpu::gemm_internal
+}  // namespace mytorch::cpu::gemm_internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
-namespace mytorch::cpu::gemm_internal {
-
-MYTORCH_EXPORT_TABLE(float_products, FloatTable)
-
-}  // namespace mytorch::cpu::gemm_internal
-#endif  // HWY_ONCE
+MYTORCH_EXPORT_TABLE(mytorch::cpu::gemm_internal, float_products, FloatTable)

@@ -9,8 +9,7 @@
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch::cpu::gemm_internal {
-namespace HWY_NAMESPACE {
+namespace mytorch::cpu::gemm_internal::HWY_NAMESPACE {
 
 const IntProducts& IntTable() {
   static constexpr IntProducts products = {&run_product<uint8_t>, &run_product<uint16_t>,
@@ -18,14 +17,7 @@ const IntProducts& IntTable() {
   return products;
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mytorch::cpu::gemm_internal
+}  // namespace mytorch::cpu::gemm_internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
-namespace mytorch::cpu::gemm_internal {
-
-MYTORCH_EXPORT_TABLE(int_products, IntTable)
-
-}  // namespace mytorch::cpu::gemm_internal
-#endif  // HWY_ONCE
+MYTORCH_EXPORT_TABLE(mytorch::cpu::gemm_internal, int_products, IntTable)

@@ -15,8 +15,7 @@
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch::cpu::gemm_internal {
-namespace HWY_NAMESPACE {
+namespace mytorch::cpu::gemm_internal::HWY_NAMESPACE {
 
 // Dot products of kRows rows of X, `x_row` apart, with kCols contiguous columns of B. Fewer than
 // eight sums, which hide the latency of the adder, are kept in two halves each.
@@ -261,8 +260,7 @@ int matvec(mt_ctx* ctx, const Job& job) {
   return MT_OK;
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mytorch::cpu::gemm_internal
+}  // namespace mytorch::cpu::gemm_internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // MYTORCH_GEMM_MATVEC_INL_H_

@@ -15,8 +15,7 @@
 #include "hwy/cache_control.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch::cpu::gemm_internal {
-namespace HWY_NAMESPACE {
+namespace mytorch::cpu::gemm_internal::HWY_NAMESPACE {
 
 // The tile is kTileRows x (kTileVecs vectors). Its sums, the vectors of one row of B and one
 // broadcast element of A must fit in registers: 12 + 2 + 1 of 16 with AVX2, 28 + 2 + 1 of 32 with
@@ -162,8 +161,7 @@ HWY_INLINE TileFn<F> packed_tile(int64_t vecs) {
   return vecs == 1 ? &tile<F, kRows, 1, true> : &tile<F, kRows, 2, true>;
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mytorch::cpu::gemm_internal
+}  // namespace mytorch::cpu::gemm_internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // MYTORCH_GEMM_MICROKERNEL_INL_H_

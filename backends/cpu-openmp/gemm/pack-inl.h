@@ -17,8 +17,7 @@
 #include "backends/cpu-openmp/simd/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch::cpu::gemm_internal {
-namespace HWY_NAMESPACE {
+namespace mytorch::cpu::gemm_internal::HWY_NAMESPACE {
 
 // The most elements that pack_transposed writes past its panel.
 inline constexpr int64_t kPackSlack = 16;
@@ -217,8 +216,7 @@ HWY_INLINE void pack_factors(const T* from, int64_t lane_stride, int64_t k_strid
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace mytorch::cpu::gemm_internal
+}  // namespace mytorch::cpu::gemm_internal::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // MYTORCH_GEMM_PACK_INL_H_

@@ -8,9 +8,7 @@
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace cpu {
-namespace HWY_NAMESPACE {
+namespace mytorch::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Lanes of `straight` add up to the real part. Lanes of `crossed` hold re(a) * im(b) and
@@ -63,18 +61,8 @@ constexpr InnerProducts<T> kInnerProducts = {&Conjugated<T>};
 const InnerProducts<float>& FloatInnerProducts() { return kInnerProducts<float>; }
 const InnerProducts<double>& DoubleInnerProducts() { return kInnerProducts<double>; }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace cpu
-}  // namespace mytorch
+}  // namespace mytorch::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
-namespace mytorch::cpu {
-
-template <>
-MYTORCH_EXPORT_TABLE(inner_products<float>, FloatInnerProducts)
-template <>
-MYTORCH_EXPORT_TABLE(inner_products<double>, DoubleInnerProducts)
-
-}  // namespace mytorch::cpu
-#endif  // HWY_ONCE
+MYTORCH_EXPORT_TABLE_OF(float, mytorch::cpu, inner_products, FloatInnerProducts)
+MYTORCH_EXPORT_TABLE_OF(double, mytorch::cpu, inner_products, DoubleInnerProducts)

@@ -18,9 +18,7 @@
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace cpu {
-namespace HWY_NAMESPACE {
+namespace mytorch::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <class T>
@@ -153,9 +151,7 @@ struct Two {
   }
 };
 
-}  // namespace HWY_NAMESPACE
-}  // namespace cpu
-}  // namespace mytorch
+}  // namespace mytorch::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // include guard

@@ -12,9 +12,7 @@
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace cpu {
-namespace HWY_NAMESPACE {
+namespace mytorch::cpu::HWY_NAMESPACE {
 
 template <class T>
 HWY_INLINE void Moments(const T* x, int64_t n, T center, T* sum, T* squares) {
@@ -203,18 +201,8 @@ constexpr RowKernels<T> kRowKernels = {&Moments<T>, &Sums<T>,      &Scale<T>,   
 const RowKernels<float>& FloatRows() { return kRowKernels<float>; }
 const RowKernels<double>& DoubleRows() { return kRowKernels<double>; }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace cpu
-}  // namespace mytorch
+}  // namespace mytorch::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
-namespace mytorch::cpu {
-
-template <>
-MYTORCH_EXPORT_TABLE(row_kernels<float>, FloatRows)
-template <>
-MYTORCH_EXPORT_TABLE(row_kernels<double>, DoubleRows)
-
-}  // namespace mytorch::cpu
-#endif  // HWY_ONCE
+MYTORCH_EXPORT_TABLE_OF(float, mytorch::cpu, row_kernels, FloatRows)
+MYTORCH_EXPORT_TABLE_OF(double, mytorch::cpu, row_kernels, DoubleRows)

@@ -15,9 +15,7 @@
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace cpu {
-namespace HWY_NAMESPACE {
+namespace mytorch::cpu::HWY_NAMESPACE {
 namespace vec = mytorch::simd::HWY_NAMESPACE;
 
 // The maximum size in bytes of a row that fits in the L1 together with its neighbors.
@@ -297,18 +295,8 @@ constexpr SoftmaxKernels<T> kSoftmaxKernels = {&SoftmaxRows<false, T>,  &Softmax
 const SoftmaxKernels<float>& FloatSoftmax() { return kSoftmaxKernels<float>; }
 const SoftmaxKernels<double>& DoubleSoftmax() { return kSoftmaxKernels<double>; }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace cpu
-}  // namespace mytorch
+}  // namespace mytorch::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
-namespace mytorch::cpu {
-
-template <>
-MYTORCH_EXPORT_TABLE(softmax_kernels<float>, FloatSoftmax)
-template <>
-MYTORCH_EXPORT_TABLE(softmax_kernels<double>, DoubleSoftmax)
-
-}  // namespace mytorch::cpu
-#endif  // HWY_ONCE
+MYTORCH_EXPORT_TABLE_OF(float, mytorch::cpu, softmax_kernels, FloatSoftmax)
+MYTORCH_EXPORT_TABLE_OF(double, mytorch::cpu, softmax_kernels, DoubleSoftmax)

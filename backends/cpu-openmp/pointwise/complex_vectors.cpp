@@ -15,9 +15,7 @@
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace cpu {
-namespace HWY_NAMESPACE {
+namespace mytorch::cpu::HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -325,16 +323,8 @@ const ComplexVectorFns<T>& Fns() {
 const ComplexVectorFns<float>& FloatFns() { return Fns<float>(); }
 const ComplexVectorFns<double>& DoubleFns() { return Fns<double>(); }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace cpu
-}  // namespace mytorch
+}  // namespace mytorch::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
-namespace mytorch::cpu {
-template <>
-MYTORCH_EXPORT_TABLE(complex_vector_fns<float>, FloatFns)
-template <>
-MYTORCH_EXPORT_TABLE(complex_vector_fns<double>, DoubleFns)
-}  // namespace mytorch::cpu
-#endif
+MYTORCH_EXPORT_TABLE_OF(float, mytorch::cpu, complex_vector_fns, FloatFns)
+MYTORCH_EXPORT_TABLE_OF(double, mytorch::cpu, complex_vector_fns, DoubleFns)

@@ -19,9 +19,7 @@
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace cpu {
-namespace HWY_NAMESPACE {
+namespace mytorch::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using namespace simd::HWY_NAMESPACE;  // NOLINT: the node functions
 
@@ -329,9 +327,7 @@ HWY_INLINE void ForEachVector(D d, int64_t n, const Scalars& scalars, F&& step, 
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace cpu
-}  // namespace mytorch
+}  // namespace mytorch::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // include guard

@@ -12,9 +12,7 @@
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace cpu {
-namespace HWY_NAMESPACE {
+namespace mytorch::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_SCALAR
@@ -312,16 +310,7 @@ const PoolingKernels<float>& FloatPooling() {
   return kernels;
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace cpu
-}  // namespace mytorch
+}  // namespace mytorch::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
-namespace mytorch::cpu {
-
-template <>
-MYTORCH_EXPORT_TABLE(pooling_kernels<float>, FloatPooling)
-
-}  // namespace mytorch::cpu
-#endif  // HWY_ONCE
+MYTORCH_EXPORT_TABLE_OF(float, mytorch::cpu, pooling_kernels, FloatPooling)

@@ -10,9 +10,7 @@
 #include "backends/cpu-openmp/simd/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace simd {
-namespace HWY_NAMESPACE {
+namespace mytorch::simd::HWY_NAMESPACE {
 
 template <class D, class V>
 HWY_INLINE V NodeAdd(D, V a, V b) {
@@ -260,9 +258,7 @@ HWY_INLINE V NodeFloorDivide(D d, V a, V b) {
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace simd
-}  // namespace mytorch
+}  // namespace mytorch::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // include guard

@@ -22,9 +22,7 @@
 
 #if MYTORCH_BFLOAT16_PAIRS
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace simd {
-namespace HWY_NAMESPACE {
+namespace mytorch::simd::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using Floats = hn::Vec512<float>;
@@ -51,9 +49,7 @@ HWY_INLINE Pairs Interleave(Pairs neighbours) {
   return Pairs{_mm512_permutexvar_epi16(index.raw, neighbours.raw)};
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace simd
-}  // namespace mytorch
+}  // namespace mytorch::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif  // MYTORCH_BFLOAT16_PAIRS
 

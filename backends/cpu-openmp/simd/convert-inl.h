@@ -12,9 +12,7 @@
 #include "backends/cpu-openmp/simd/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace simd {
-namespace HWY_NAMESPACE {
+namespace mytorch::simd::HWY_NAMESPACE {
 
 // Element types without arithmetic.
 struct Bool {
@@ -291,9 +289,7 @@ void ConvertArray(const void* from, void* to, int64_t n) {
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace simd
-}  // namespace mytorch
+}  // namespace mytorch::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // include guard

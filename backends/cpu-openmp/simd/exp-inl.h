@@ -14,9 +14,7 @@
 #include "backends/cpu-openmp/simd/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace simd {
-namespace HWY_NAMESPACE {
+namespace mytorch::simd::HWY_NAMESPACE {
 
 template <class V>
 struct Scaled {  // the number p * s1 * s2, where s1 and s2 are powers of two
@@ -206,9 +204,7 @@ HWY_INLINE V NodeTanh(D d, V a) {
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace simd
-}  // namespace mytorch
+}  // namespace mytorch::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // include guard

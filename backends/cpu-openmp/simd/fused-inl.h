@@ -14,9 +14,7 @@
 #include "backends/cpu-openmp/simd/log-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace simd {
-namespace HWY_NAMESPACE {
+namespace mytorch::simd::HWY_NAMESPACE {
 
 // 1 + erf(x / sqrt(2)), exactly 0 and 2 at the ends. What follows erf's addition to 1 does not need
 // its digits near zero, so for float one rational function serves the whole range: (q + x p) / q
@@ -69,9 +67,7 @@ HWY_INLINE V NodeTanhSoftplus(D d, V a) {
   return hn::Div(m, hn::Add(m, two));
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace simd
-}  // namespace mytorch
+}  // namespace mytorch::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // include guard

@@ -16,9 +16,7 @@
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace simd {
-namespace HWY_NAMESPACE {
+namespace mytorch::simd::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <class D>
@@ -143,9 +141,7 @@ inline constexpr hn::TFromD<D> round_magic = static_cast<hn::TFromD<D>>(is_f32<D
                                                                             ? 12582912.0
                                                                             : 6755399441055744.0);
 
-}  // namespace HWY_NAMESPACE
-}  // namespace simd
-}  // namespace mytorch
+}  // namespace mytorch::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // include guard

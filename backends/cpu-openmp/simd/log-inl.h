@@ -13,9 +13,7 @@
 #include "backends/cpu-openmp/simd/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace simd {
-namespace HWY_NAMESPACE {
+namespace mytorch::simd::HWY_NAMESPACE {
 
 // log(1 + f) = f + tail, for f in [-1/3, 1/3).
 template <class D, class V>
@@ -188,9 +186,7 @@ HWY_INLINE V NodeAtanh(D d, V a) {
   return hn::CopySign(hn::Mul(hn::Set(d, T(0.5)), NodeLog1p(d, y)), a);
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace simd
-}  // namespace mytorch
+}  // namespace mytorch::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // include guard

@@ -9,9 +9,7 @@
 #include "backends/cpu-openmp/simd/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace simd {
-namespace HWY_NAMESPACE {
+namespace mytorch::simd::HWY_NAMESPACE {
 
 template <class D, class V>
 HWY_INLINE hn::Mask<D> NodeEq(D, V a, V b) {
@@ -137,9 +135,7 @@ HWY_INLINE hn::Mask<D> NodeToMask(D d, V a) {
   return hn::Not(hn::Eq(a, hn::Zero(d)));
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace simd
-}  // namespace mytorch
+}  // namespace mytorch::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // include guard

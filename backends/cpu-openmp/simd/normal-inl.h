@@ -11,9 +11,7 @@
 #include "backends/cpu-openmp/simd/log-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace simd {
-namespace HWY_NAMESPACE {
+namespace mytorch::simd::HWY_NAMESPACE {
 
 // Half of erfc(-a / sqrt(2)). The exponent is -a^2 / 2, which the square of the rounded quotient
 // would not give to all digits.
@@ -91,9 +89,7 @@ HWY_INLINE V FloatNdtri(D d, V p) {
   return r;
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace simd
-}  // namespace mytorch
+}  // namespace mytorch::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // include guard

@@ -14,9 +14,7 @@
 #include "backends/cpu-openmp/simd/log-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace simd {
-namespace HWY_NAMESPACE {
+namespace mytorch::simd::HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
 // 2^(y * log2(x)) for finite x >= 0, to about 2^-34 relative, in double. The caller handles 0 *
@@ -110,9 +108,7 @@ HWY_INLINE V NodePow(D d, V a, V b) {
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace simd
-}  // namespace mytorch
+}  // namespace mytorch::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // include guard

@@ -11,9 +11,7 @@
 #include "backends/cpu-openmp/simd/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace simd {
-namespace HWY_NAMESPACE {
+namespace mytorch::simd::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET != HWY_SCALAR
@@ -39,9 +37,7 @@ HWY_INLINE void TransposeBlocks(D d, hn::VFromD<D>* v) {
 }
 #endif  // HWY_TARGET != HWY_SCALAR
 
-}  // namespace HWY_NAMESPACE
-}  // namespace simd
-}  // namespace mytorch
+}  // namespace mytorch::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // include guard

@@ -11,7 +11,7 @@
 
 #include "backends/cuda/pointwise/text.h"
 #include "backends/cuda/programs/compiler.h"
-#include "backends/cuda/reduce/text.h"
+#include "backends/cuda/reduction/text.h"
 
 namespace mytorch::cuda {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "backends/cuda/programs/compiler.h"
-#include "backends/cuda/reduce/text.h"
+#include "backends/cuda/reduction/text.h"
 
 namespace mytorch::cuda {
 namespace {

@@ -16,7 +16,7 @@
 #include "backends/cpu-openmp/normalization/softmax_rows.h"
 #include "backends/cpu-openmp/pooling/separable.h"
 #include "backends/cpu-openmp/random/bits.h"
-#include "backends/cpu-openmp/reduce/fold.h"
+#include "backends/cpu-openmp/reduction/fold.h"
 #include "gtest/gtest.h"
 #include "hwy/targets.h"
 #include "mytorch/backend/error.h"

@@ -53,9 +53,7 @@
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace simd {
-namespace HWY_NAMESPACE {
+namespace mytorch::simd::HWY_NAMESPACE {
 
 #define MYTORCH_SIMD_LOOP(Name, expression)  \
   struct Body##Name {                        \
@@ -97,9 +95,7 @@ MYTORCH_SIMD_INT_LIST(MYTORCH_SIMD_INTS)
 #undef MYTORCH_SIMD_FLOATS
 #undef MYTORCH_SIMD_INTS
 
-}  // namespace HWY_NAMESPACE
-}  // namespace simd
-}  // namespace mytorch
+}  // namespace mytorch::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

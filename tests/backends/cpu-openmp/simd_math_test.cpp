@@ -48,9 +48,7 @@
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace mytorch {
-namespace simd {
-namespace HWY_NAMESPACE {
+namespace mytorch::simd::HWY_NAMESPACE {
 
 #define MYTORCH_SIMD_LOOP(Name, reference, f32_ulp, f64_ulp)                   \
   template <typename T>                                                        \
@@ -102,9 +100,7 @@ void FloatAtan2Loop(const float* a, const float* b, float* to, size_t n) {
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace simd
-}  // namespace mytorch
+}  // namespace mytorch::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

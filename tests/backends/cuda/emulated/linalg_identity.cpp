@@ -1,4 +1,4 @@
 // Kernels of linear algebra, compiled for the emulated device.
 #include "tests/backends/cuda/emulated/language.h"
 // Before the kernels.
-#include "backends/cuda/linalg/identity.cu"
+#include "backends/cuda/factorization/identity.cu"

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "backends/cuda/programs/compiler.h"
-#include "backends/cuda/reduce/text.h"
+#include "backends/cuda/reduction/text.h"
 #include "tests/backends/cuda/programs/joined.h"
 
 namespace mytorch::cuda {

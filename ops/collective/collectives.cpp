@@ -1,0 +1,204 @@
+// Operators over the ranks of a process group. They check and allocate; the group's engine does the
+// work.
+#include "ops/collective/collectives.h"
+
+#include <utility>
+
+#include "core/tensor/batched.h"
+#include "core/types/dims.h"
+#include "mytorch/generated/bodies.h"
+#include "mytorch/ops/all_gather_into_tensor.h"
+#include "mytorch/ops/all_reduce.h"
+#include "mytorch/ops/broadcast.h"
+#include "mytorch/ops/contiguous.h"
+#include "mytorch/ops/empty.h"
+#include "mytorch/ops/mul.h"
+#include "mytorch/ops/reduce_scatter_tensor.h"
+#include "mytorch/ops/reshape.h"
+#include "mytorch/ops/zeros.h"
+#include "ops/check.h"
+#include "ops/gradients.h"
+
+namespace mytorch {
+
+const CollectiveTable* collective_table = nullptr;
+
+namespace {
+
+const CollectiveTable& collectives_of(const char* op) {
+  if (collective_table == nullptr) {
+    refuse(ErrorCode::kUnsupported, op,
+           "process groups need libmytorch's distributed room: link it");
+  }
+  return *collective_table;
+}
+
+Tensor collective_operand(const Tensor& self, const char* op) {
+  check_not_batched(self, op);
+  return self.contiguous();
+}
+
+Tensor empty_of(const Tensor& self, IntList sizes) {
+  return mytorch::empty(sizes, self.dtype(), self.device());
+}
+
+int64_t rank_argument(int64_t rank, int64_t size, const char* name, const char* op) {
+  check_value(rank >= 0 && rank < size, op, name, " is ", rank,
+              ": it must be a rank of the group, 0 to ", size - 1);
+  return rank;
+}
+
+// Returns the given sizes of the parts of `rows` rows, or equal ones.
+Dims part_sizes(OptionalIntList given, int64_t rows, int64_t ranks, const char* name,
+                const char* op) {
+  Dims sizes;
+  if (!given.has_value()) {
+    check_shape(rows % ranks == 0, op, "dimension 0 has size ", rows, ", which ", ranks,
+                " ranks do not divide: pass ", name);
+    sizes.assign(static_cast<size_t>(ranks), rows / ranks);
+    return sizes;
+  }
+  check_shape(static_cast<int64_t>(given->size()) == ranks, op, name, " has ", given->size(),
+              " elements for a group of ", ranks, " ranks: give one for each");
+  for (const int64_t size : *given) {
+    check_value(size >= 0, op, name, " has ", size, ": sizes are not negative");
+    sizes.push_back(size);
+  }
+  return sizes;
+}
+
+int64_t total_rows(const Dims& sizes, const char* name, const char* op) {
+  int64_t sum = 0;
+  for (const int64_t size : sizes) {
+    check_value(!__builtin_add_overflow(sum, size, &sum), op, "the sum of ", name, " overflows");
+  }
+  return sum;
+}
+
+Dims with_first_dim(const Tensor& self, int64_t rows) {
+  Dims sizes(self.sizes().begin(), self.sizes().end());
+  if (sizes.empty()) {
+    sizes.push_back(rows);
+  } else {
+    sizes[0] = rows;
+  }
+  return sizes;
+}
+
+bool is_linear(std::string_view reduce_op) { return reduce_op == "sum" || reduce_op == "avg"; }
+
+void check_linear(std::string_view reduce_op, const char* op) {
+  check_value(is_linear(reduce_op), op, "\"", std::string(reduce_op).c_str(),
+              "\" has no gradient: differentiate all_gather_into_tensor and a reduction instead");
+}
+
+}  // namespace
+
+Tensor composite::all_reduce(const Tensor& self, Str reduce_op, const Handle& group, double scale) {
+  const CollectiveTable& table = collectives_of("all_reduce");
+  const Tensor input = collective_operand(self, "all_reduce");
+  Tensor out = empty_of(input, input.sizes());
+  table.all_reduce(group, out, input, reduce_op, scale);
+  return out;
+}
+
+Tensor composite::reduce(const Tensor& self, int64_t dst, Str reduce_op, const Handle& group,
+                         double scale) {
+  const CollectiveTable& table = collectives_of("reduce");
+  rank_argument(dst, table.size(group, "reduce"), "dst", "reduce");
+  const Tensor input = collective_operand(self, "reduce");
+  const bool receives = table.rank(group, "reduce") == dst;
+  Tensor out = receives ? empty_of(input, input.sizes())
+                        : mytorch::zeros(input.sizes(), input.dtype(), input.device());
+  table.reduce(group, out, input, dst, reduce_op, scale);
+  return out;
+}
+
+Tensor composite::broadcast(const Tensor& self, int64_t src, const Handle& group) {
+  const CollectiveTable& table = collectives_of("broadcast");
+  rank_argument(src, table.size(group, "broadcast"), "src", "broadcast");
+  const Tensor input = collective_operand(self, "broadcast");
+  Tensor out = empty_of(input, input.sizes());
+  table.broadcast(group, out, input, src);
+  return out;
+}
+
+Tensor composite::all_gather_into_tensor(const Tensor& self, const Handle& group) {
+  const char* op = "all_gather_into_tensor";
+  const CollectiveTable& table = collectives_of(op);
+  const Tensor input = collective_operand(self, op);
+  const int64_t rows = input.dim() == 0 ? 1 : input.sizes()[0];
+  int64_t all_rows = 0;
+  check_value(!__builtin_mul_overflow(rows, table.size(group, op), &all_rows), op,
+              "the size of the result overflows");
+  const Dims sizes = with_first_dim(input, all_rows);
+  Tensor out = empty_of(input, as_list(sizes));
+  table.all_gather(group, out, input);
+  return out;
+}
+
+Tensor composite::reduce_scatter_tensor(const Tensor& self, Str reduce_op, const Handle& group,
+                                        double scale) {
+  const char* op = "reduce_scatter_tensor";
+  const CollectiveTable& table = collectives_of(op);
+  const int64_t ranks = table.size(group, op);
+  check_shape(self.dim() > 0, op, "self has no dimensions: there is nothing to split");
+  check_shape(self.sizes()[0] % ranks == 0, op, "dimension 0 of self, of shape ", self.sizes(),
+              ", is not a multiple of the ", ranks, " ranks: pad it");
+  const Tensor input = collective_operand(self, op);
+  const Dims sizes = with_first_dim(input, input.sizes()[0] / ranks);
+  Tensor out = empty_of(input, as_list(sizes));
+  table.reduce_scatter(group, out, input, reduce_op, scale);
+  return out;
+}
+
+Tensor composite::all_to_all_single(const Tensor& self, OptionalIntList output_split_sizes,
+                                    OptionalIntList input_split_sizes, const Handle& group) {
+  const char* op = "all_to_all_single";
+  const CollectiveTable& table = collectives_of(op);
+  const int64_t ranks = table.size(group, op);
+  check_shape(self.dim() > 0, op, "self has no dimensions: there is nothing to split");
+  const int64_t rows = self.sizes()[0];
+  const Dims sent = part_sizes(input_split_sizes, rows, ranks, "input_split_sizes", op);
+  const int64_t sent_rows = total_rows(sent, "input_split_sizes", op);
+  check_shape(sent_rows == rows, op, "the sum of input_split_sizes is ", sent_rows,
+              ", but dimension 0 of self has size ", rows);
+  const Dims received = part_sizes(output_split_sizes, rows, ranks, "output_split_sizes", op);
+  const Tensor input = collective_operand(self, op);
+  const Dims sizes = with_first_dim(input, total_rows(received, "output_split_sizes", op));
+  Tensor out = empty_of(input, as_list(sizes));
+  table.all_to_all(group, out, input, as_list(received), as_list(sent));
+  return out;
+}
+
+// ---- gradients ----
+
+Tensor grads::all_reduce_backward(const Tensor& grad, std::string_view reduce_op,
+                                  const Handle& group, double scale) {
+  check_linear(reduce_op, "all_reduce");
+  return mytorch::all_reduce(grad, Str(reduce_op), group, scale);
+}
+
+Tensor grads::reduce_backward(const Tensor& grad, int64_t dst, std::string_view reduce_op,
+                              const Handle& group, double scale) {
+  check_linear(reduce_op, "reduce");
+  if (reduce_op == "avg")
+    scale /= static_cast<double>(collectives_of("reduce").size(group, "reduce"));
+  const Tensor given = mytorch::broadcast(grad, dst, group);
+  return scale == 1 ? given : given * scale;
+}
+
+Tensor grads::all_gather_backward(const Tensor& grad, IntList shape, const Handle& group) {
+  return mytorch::reduce_scatter_tensor(grad, "sum", group).reshape(shape);
+}
+
+Tensor grads::reduce_scatter_backward(const Tensor& grad, std::string_view reduce_op,
+                                      const Handle& group, double scale) {
+  const char* op = "reduce_scatter_tensor";
+  check_linear(reduce_op, op);
+  if (reduce_op == "avg") scale /= static_cast<double>(collectives_of(op).size(group, op));
+  const Tensor all = mytorch::all_gather_into_tensor(grad, group);
+  return scale == 1 ? all : all * scale;
+}
+
+}  // namespace mytorch
