@@ -2,6 +2,7 @@
 #include <ostream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "mytorch/nn/module.h"
 #include "nn/modules/names.h"
 

@@ -140,7 +140,7 @@ Tensor scaled(const Tensor& x, const Tensor& grad, const Tensor& like) {
   // One element of one dimension takes part in promotion, so that it is not rounded to 16 bits.
   const Tensor factor = widened(grad).reshape(1);
   if (is_batched(x.impl()) || is_batched(grad.impl())) return (x * factor).to(like.dtype());
-  const Tensor result = mytorch::empty(x.sizes(), like.dtype(), x.device());
+  Tensor result = mytorch::empty(x.sizes(), like.dtype(), x.device());
   mytorch::mul_out(result, x, factor);  // no float32 copy of a weight's gradient
   return result;
 }

@@ -25,7 +25,7 @@ Parameters cell_parameters(Kind kind, const Tensor& input, const Tensor& hx, con
   check_shape(input.dim() == 1 || input.size(0) == hx.size(0), op, "input ", input.sizes(),
               " and state ", hx.sizes(), " have different batches");
   check_same_type(input, "input", hx, "the state", op);
-  const Parameters p{w_ih, w_hh, b_ih, b_hh, {}};
+  Parameters p{w_ih, w_hh, b_ih, b_hh, {}};
   check_parameters(kind, p, input.size(-1), hx.size(-1), hx.size(-1), input, op);
   return p;
 }

@@ -191,9 +191,9 @@ Tensors<4> lstm_layer_backward(const Tensor* grads, const Tensor& hx, const Tens
 
 // The columns of the gates' gradients are those of the candidate, then those of the sums.
 Tensors<4> gru_layer_backward(const Tensor* grads, const Tensor& gates, const Tensor& hx,
-                              const Tensor& weight_hh, const Tensor& bias_hh, const Tensor& output,
-                              const Tensor& sums, IntList batch_sizes, bool reverse,
-                              const bool* wanted) {
+                              const Tensor& weight_hh, const Tensor& /*bias_hh*/,
+                              const Tensor& output, const Tensor& sums, IntList batch_sizes,
+                              bool reverse, const bool* wanted) {
   const Steps steps = make_steps(batch_sizes, reverse);
   const int64_t n = hx.size(1);
   const bool separate = writes_nothing({grads[0], grads[1], gates, hx, weight_hh, sums});

@@ -114,7 +114,8 @@ Tensor rnn_layer(const Tensor& gates, const Tensor& hx, const Tensor& weight_hh,
                  IntList batch_sizes, bool relu, bool reverse) {
   check_layer(gates, hx, weight_hh, batch_sizes, 1, "rnn_layer");
   const Steps steps = make_steps(batch_sizes, reverse);
-  const Tensor output = new_rows(gates, hx.size(1)), weight = spread_rows(weight_hh.t());
+  const Tensor weight = spread_rows(weight_hh.t());
+  Tensor output = new_rows(gates, hx.size(1));
   for (size_t i = 0; i < steps.size(); ++i) {
     const Tensor sum = steps[i].of(output);
     mytorch::addmm_out(sum, steps[i].of(gates), before(steps, i, output, hx), weight);
