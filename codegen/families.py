@@ -24,6 +24,12 @@ def sections(source: str) -> list[Section]:
     return [Section(m[1], m[2], n) for n, line in lines if (m := _SECTION.match(line))]
 
 
+def malformed(source: str) -> list[int]:
+    """Returns the lines that look like the head of a section, but are none."""
+    lines = enumerate(source.splitlines(), 1)
+    return [n for n, line in lines if re.match(r"#\s*={3}", line) and not _SECTION.match(line)]
+
+
 def family_of(found: list[Section], line: int) -> str:
     """Returns the family of the record at a line, or "" before the first section."""
     return next((s.family for s in reversed(found) if s.line <= line), "")

@@ -16,8 +16,8 @@ from typing import Iterator
 from codegen.complex import HOLOMORPHIC, OTHERS, without_meaning
 from codegen.autocast import default_policy
 from codegen.cost import FUNCTIONS, cost_tree
-from codegen.families import family_of, sections
 from codegen.expr import Body, Names, arity, build_pointwise
+from codegen.families import family_of, malformed, sections
 from codegen.formula import Formula, parse_formula
 from codegen.gradients import (
     NODE_TYPES,
@@ -674,6 +674,8 @@ def _check_families(ops: list[Op], errors: _Errors) -> None:
 def load_text(text: str, path: str = "ops.yaml") -> list[Op]:
     """Returns the ops of a file's text. Raises RecordErrors with every error."""
     errors = _Errors(path)
+    for line in malformed(text):
+        errors.add(line, "?", "a section is `# ==== FAMILY: title ====`, where FAMILY is a word of lowercase letters")
     families = sections(text)
     for section, other in itertools.combinations(families, 2):
         if section.family == other.family:

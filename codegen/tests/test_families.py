@@ -41,6 +41,11 @@ class FamiliesTest(unittest.TestCase):
     def test_a_record_before_the_first_section(self):
         self.refused(FIRST + TWO, "ops.yaml:1: [f] the record is before the first section")
 
+    def test_heads_that_are_no_sections(self):
+        for head in ("# ==== one ====", "# ==== One: first ====", "# === one: first ====", "#==== one: first ===="):
+            with self.subTest(head):
+                self.refused(f"{head}\n\n{FIRST}", "ops.yaml:1: [?] a section is `# ==== FAMILY: title ====`")
+
     def test_a_section_twice(self):
         self.refused(ONE + FIRST + ONE, "ops.yaml:7: [one] the section of this family is at line 1")
 

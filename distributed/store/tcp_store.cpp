@@ -137,17 +137,18 @@ struct TcpStore::Server {
     peers.back()->socket = std::move(socket);
   }
 
-  // Reads what has come and answers complete requests. Returns false if the peer is gone. At most a
-  // message and a chunk are kept, however fast the peer sends.
+  // Reads a chunk of what has come and answers complete requests. Returns false if the peer is
+  // gone. A peer that sends without pause waits for its next turn, and at most a message and a
+  // chunk of it are kept.
   bool receive(Peer& peer) {
     char chunk[65536];
-    for (;;) {
-      const ssize_t n = ::recv(peer.socket.fd(), chunk, sizeof(chunk), 0);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
-      peer.in.append(chunk, static_cast<size_t>(n));
-      if (!answer_complete(peer)) return false;
-    }
+    ssize_t n = 0;
+    do {
+      n = ::recv(peer.socket.fd(), chunk, sizeof(chunk), 0);
+    } while (n < 0 && errno == EINTR);
+    if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+    peer.in.append(chunk, static_cast<size_t>(n));
+    return answer_complete(peer);
   }
 
   // Answers the requests that have come whole. Returns false for one that no client makes.

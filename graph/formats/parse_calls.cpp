@@ -1,3 +1,4 @@
+// Reading calls from a graph's text: the operator, its arguments, and what memory its results have.
 #include <algorithm>
 #include <string>
 

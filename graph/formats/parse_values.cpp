@@ -1,3 +1,4 @@
+// Reading values from a graph's text: buffers, types, shapes and strides.
 #include <algorithm>
 #include <charconv>
 #include <string>

@@ -1,3 +1,4 @@
+// Which calls and loops fit into one.
 #include <algorithm>
 #include <optional>
 #include <utility>

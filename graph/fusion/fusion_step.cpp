@@ -1,3 +1,4 @@
+// The fused call of a group, and the question whether a kernel takes it.
 #include <algorithm>
 #include <deque>
 #include <optional>

@@ -75,6 +75,14 @@ class ToolsTest(ProgramTest):
     def command(self, args, says):
         self.refused("mytorch", *args, says=says)
 
+    @cases(scan=("scan", ["cumsum", "diff"], ["cat", "cumsum_grad"]), loss=("loss", ["kl_div"], ["add.Tensor"]))
+    def operators_of_a_family(self, family, has, has_not):
+        done = self.run_program("mytorch", "ops", "--family", family)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        listed = {line.split()[0] for line in done.stdout.splitlines()}
+        self.assertLessEqual(set(has), listed)
+        self.assertEqual(listed & set(has_not), set())
+
     @cases(
         nothing=([], ["--suite", "operator"]),
         unknown_operator=(["no_such_operator"], ["no_such_operator", "mytorch ops"]),

@@ -262,9 +262,9 @@ TEST(Compile, OptionsOfModulesAndOptimizersRecordAgain) {
   EXPECT_EQ(w.item<float>(), 0.25f);
 }
 
-TEST(Compile, LoadedOptionsAndStateOfOptimizersAreTaken) {
+TEST(Compile, LoadedOptionsOfOptimizersAreTaken) {
   const auto optimizer = [](const Tensor& w, double decay) {
-    return nn::optim::SGD({w}, {.lr = 0.5, .momentum = 0.5, .weight_decay = decay});
+    return nn::optim::SGD({w}, {.lr = 0.5, .weight_decay = decay});
   };
   const Tensor given = ones({1}).requires_grad_(), w = ones({1}).requires_grad_(),
                expected = ones({1}).requires_grad_();
