@@ -29,6 +29,14 @@ Registry& registry() {
   return *instance;
 }
 
+// Returns the slot of a type, or -1 if no backend provides it.
+int find_slot(int32_t type) {
+  for (int slot = 0; slot < num_device_types(); ++slot) {
+    if (device_type(slot).type == type) return slot;
+  }
+  return -1;
+}
+
 std::string known_names() {
   std::string names;
   for (int i = 0; i < num_device_types(); ++i) {
@@ -41,10 +49,8 @@ std::string known_names() {
 
 int device_count(int32_t type) {
   if (discover_devices != nullptr) discover_devices();
-  for (int slot = 0; slot < num_device_types(); ++slot) {
-    if (device_type(slot).type == type) return device_type(slot).count;
-  }
-  return 0;
+  const int slot = find_slot(type);
+  return slot < 0 ? 0 : device_type(slot).count;
 }
 
 int num_device_types() { return registry().count.load(std::memory_order_acquire); }
@@ -122,17 +128,18 @@ int32_t device_type_from_name(const std::string& name) {
 }
 
 std::string device_type_name(int32_t type) {
-  for (int i = 0; i < num_device_types(); ++i) {
-    if (device_type(i).type == type) return device_type(i).name;
-  }
-  return absl::StrCat("device-", type);
+  const int slot = find_slot(type);
+  return slot < 0 ? absl::StrCat("device-", type) : device_type(slot).name;
 }
 
 int device_slot(int32_t type) {
   if (type == MT_DEVICE_CPU) return kCpuSlot;
-  for (int i = 0; i < num_device_types(); ++i) {
-    if (device_type(i).type == type) return i;
+  int slot = find_slot(type);
+  if (slot < 0 && discover_devices != nullptr) {
+    discover_devices();  // waits if another thread is loading the backends
+    slot = find_slot(type);
   }
+  if (slot >= 0) return slot;
   fail(ErrorCode::kDevice, "[device] no backend provides device type ", type,
        "; known types: ", known_names());
 }

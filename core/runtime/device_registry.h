@@ -37,7 +37,8 @@ int32_t device_type_from_name(const std::string& name);
 std::string device_type_name(int32_t type);
 int num_device_types();
 const DeviceType& device_type(int slot);
-// Returns the slot of a type. Throws Error(kDevice) for an unregistered type.
+// Returns the slot of a type, which discover_devices may add. Throws Error(kDevice) if no backend
+// provides it.
 int device_slot(int32_t type);
 // Returns the slot of a device. Throws Error(kDevice) if there is no device with its index.
 int checked_device_slot(Device device);

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/runtime/context.h"
@@ -123,6 +124,21 @@ TEST(DeviceTest, TypesWithoutADlpackCodeGetOneAtRunTime) {
   EXPECT_EQ(device_slot(MT_DEVICE_CPU), kCpuSlot);
   EXPECT_EQ(device_type(Npu::get().slot).count, 2);
   expect_error(ErrorCode::kDevice, {"device type 77", "core_test_npu"}, [] { device_slot(77); });
+}
+
+// As a thread does whose first operators ran while another thread was still loading backends.
+TEST(DeviceTest, UnknownTypesAreDiscovered) {
+  constexpr int32_t kType = 71;
+  const auto before = std::exchange(discover_devices, [] {
+    static const mt_device_ops ops = [] {
+      mt_device_ops made = device_ops();
+      made.type = kType;
+      return made;
+    }();
+    if (device_type_name(kType) == "device-71") register_device_type("late", &ops, new Log);
+  });
+  EXPECT_EQ(device_type(checked_device_slot(Device(kType, 1))).name, "late");
+  discover_devices = before;
 }
 
 TEST(DeviceTest, IndicesMustExist) {

@@ -62,6 +62,7 @@ void forget(int32_t index, const Captured& captured) {
   }
   gpu(index).pool().end_of_graph(captured.id);
   pinned().end_of_graph(captured.id);
+  end_of_graph(captured.id);
 }
 
 void* zeros_of(int32_t index, void* stream, size_t bytes) {

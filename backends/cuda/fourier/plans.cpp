@@ -6,6 +6,9 @@
 #include <iterator>
 #include <list>
 #include <mutex>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "backends/cuda/runtime/capture.h"
 #include "backends/cuda/runtime/launch.h"
@@ -20,16 +23,46 @@ struct FreePlan {
   PlanKey<8> key;
   cufftHandle handle;
   size_t workspace;
+  std::vector<uint64_t> graphs;
 };
 
 // Never destroyed: at exit the driver may be gone first.
 struct FreePlans {
+  FreePlans() { at_end_of_graph(&forget_graph); }
+
+  bool is_replayed(const FreePlan& plan) const {
+    return std::any_of(plan.graphs.begin(), plan.graphs.end(),
+                       [this](uint64_t graph) { return graphs.contains(graph); });
+  }
+
+  // Takes out the plans that were used longest ago, beyond kFreePlans that no graph replays.
+  std::list<FreePlan> take_excess() {
+    std::list<FreePlan> excess;
+    if (plans.size() <= kFreePlans) return excess;
+    size_t kept = 0;
+    for (auto plan = plans.begin(); plan != plans.end();) {
+      const auto next = std::next(plan);
+      if (!is_replayed(*plan) && ++kept > kFreePlans) excess.splice(excess.end(), plans, plan);
+      plan = next;
+    }
+    return excess;
+  }
+
+  static void forget_graph(uint64_t graph);
+
   std::mutex mutex;
   std::list<FreePlan> plans;  // the last one used is the first
+  std::set<uint64_t> graphs;  // that replay plans
 };
 FreePlans& free_plans() {
   static auto* const plans = new FreePlans;
   return *plans;
+}
+
+void FreePlans::forget_graph(uint64_t graph) {
+  FreePlans& free = free_plans();
+  const std::scoped_lock lock(free.mutex);
+  free.graphs.erase(graph);
 }
 
 // Making a plan may allocate memory, which a capture allows only if asked.
@@ -72,6 +105,7 @@ void FourierPlan::acquire(std::span<const int64_t> sizes, FourierLines from, Fou
     if (found != free.plans.end()) {
       handle_ = found->handle;
       workspace_ = found->workspace;
+      graphs_ = std::move(found->graphs);
       free.plans.erase(found);
       return;
     }
@@ -88,6 +122,9 @@ void FourierPlan::acquire(std::span<const int64_t> sizes, FourierLines from, Fou
               handle_, static_cast<int>(sizes.size()), n, memory, from.point, from.line, memory,
               to.point, to.line, static_cast<cufftType>(key_.words[1]), key_.words[2], &workspace_),
           "cufftMakePlanMany64");
+    // Otherwise the first transform may read tables that are not on the device yet: the library
+    // fills them by the default stream, for which our streams do not wait.
+    CUDA(cudaStreamSynchronize(cudaStreamLegacy));
   } catch (...) {
     fourier().cufftDestroy(handle_);
     throw;
@@ -96,19 +133,24 @@ void FourierPlan::acquire(std::span<const int64_t> sizes, FourierLines from, Fou
 
 FourierPlan::~FourierPlan() {
   FreePlans& free = free_plans();
-  std::list<FreePlan> last;
+  std::list<FreePlan> excess;
   {
     const std::scoped_lock lock(free.mutex);
-    free.plans.push_front({key_, handle_, workspace_});
-    // Destroying a plan may wait for the device.
-    if (free.plans.size() > kFreePlans) {
-      last.splice(last.begin(), free.plans, std::prev(free.plans.end()));
-    }
+    free.plans.push_front({key_, handle_, workspace_, std::move(graphs_)});
+    excess = free.take_excess();
   }
-  for (const FreePlan& plan : last) fourier().cufftDestroy(plan.handle);
+  // Without the lock: destroying a plan may wait for the device.
+  for (const FreePlan& plan : excess) fourier().cufftDestroy(plan.handle);
 }
 
-void FourierPlan::run(mt_ctx& ctx, void* from, void* to, bool forward) const {
+void FourierPlan::run(mt_ctx& ctx, void* from, void* to, bool forward) {
+  if (const uint64_t graph = any_capture_of(ctx); graph != 0) {
+    FreePlans& free = free_plans();
+    const std::scoped_lock lock(free.mutex);
+    free.graphs.insert(graph);
+    std::erase_if(graphs_, [&](uint64_t each) { return !free.graphs.contains(each); });
+    if (graphs_.empty() || graphs_.back() != graph) graphs_.push_back(graph);
+  }
   const Fourier& f = fourier();
   check(f.cufftSetStream(handle_, stream_of(ctx)), "cufftSetStream");
   void* const work = scratch_bytes(ctx, std::max<size_t>(workspace_, 1));

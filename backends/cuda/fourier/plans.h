@@ -1,10 +1,12 @@
 // cuFFT's plans by shape. A plan belongs to one call at a time, which lends it its stream and its
-// work area; the last plans used are kept for other calls, of any thread.
+// work area; the last plans used are kept for other calls, of any thread. A plan whose tables a
+// graph reads is kept as long as the graph.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "backends/cuda/common/plan_key.h"
 #include "backends/cuda/fourier/library.h"
@@ -30,7 +32,7 @@ class FourierPlan {
   FourierPlan& operator=(const FourierPlan&) = delete;
 
   // Queues the transform. `forward` is for complex to complex.
-  void run(mt_ctx& ctx, void* from, void* to, bool forward) const;
+  void run(mt_ctx& ctx, void* from, void* to, bool forward);
 
  private:
   // Takes the plan of `key_`, or makes it, with strides if `from` has any.
@@ -39,6 +41,7 @@ class FourierPlan {
   PlanKey<8> key_;
   cufftHandle handle_ = 0;
   size_t workspace_ = 0;
+  std::vector<uint64_t> graphs_;  // that captured it
 };
 
 }  // namespace mytorch::cuda

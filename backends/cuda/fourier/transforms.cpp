@@ -136,7 +136,7 @@ void pass(mt_ctx& ctx, Kind kind, const TensorView& from, const TensorView& to,
   if (dims.size() == 1 && !to_real && !(is_usable(source) && is_usable(target))) {
     const auto read = lines_of(source), written = lines_of(target);
     if (read.has_value() && written.has_value()) {
-      const FourierPlan plan(ctx, kind.type, sizes[0], batch, *read, *written);
+      FourierPlan plan(ctx, kind.type, sizes[0], batch, *read, *written);
       plan.run(ctx, source.raw(), target.raw(), kind.forward);
       if (factor != 1) copy_points(ctx, to, to, factor);
       return;
@@ -153,7 +153,7 @@ void pass(mt_ctx& ctx, Kind kind, const TensorView& from, const TensorView& to,
   }
   const bool direct = is_usable(target);
   const Points result = direct ? Points(target) : Points::scratch_like(ctx, target, target.dtype());
-  const FourierPlan plan(ctx, kind.type, sizes, batch);
+  FourierPlan plan(ctx, kind.type, sizes, batch);
   plan.run(ctx, source.raw(), result.view().raw(), kind.forward);
   if (!direct || factor != 1) copy_points(ctx, result.view(), target, factor);
 }

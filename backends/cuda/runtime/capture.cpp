@@ -1,11 +1,25 @@
 #include "backends/cuda/runtime/capture.h"
 
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "backends/cuda/runtime/launch.h"
 #include "mytorch/backend/error.h"
 
 namespace mytorch::cuda {
+namespace {
+
+struct Listeners {
+  std::mutex mutex;
+  std::vector<void (*)(uint64_t)> all;
+};
+Listeners& listeners() {
+  static Listeners* const instance = new Listeners;  // threads may outlive main
+  return *instance;
+}
+
+}  // namespace
 
 std::atomic<void* (*)(int32_t index, void* stream, size_t bytes)> zeros_of_graph{nullptr};
 
@@ -22,10 +36,16 @@ uint64_t ask_capture(cudaStream_t stream) {
 
 }  // namespace internal
 
-bool is_captured(const mt_ctx& ctx) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  CUDA(cudaStreamIsCapturing(stream_of(ctx), &status));
-  return status != cudaStreamCaptureStatusNone;
+uint64_t any_capture_of(const mt_ctx& ctx) { return internal::ask_capture(stream_of(ctx)); }
+
+void at_end_of_graph(void (*fn)(uint64_t graph)) {
+  const std::scoped_lock lock(listeners().mutex);
+  listeners().all.push_back(fn);
+}
+
+void end_of_graph(uint64_t graph) {
+  const std::scoped_lock lock(listeners().mutex);
+  for (const auto fn : listeners().all) fn(graph);
 }
 
 void count_capture(int change) { internal::captures.fetch_add(change); }

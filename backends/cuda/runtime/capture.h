@@ -25,8 +25,14 @@ inline uint64_t capture_of(cudaStream_t stream) {
   return internal::ask_capture(stream);
 }
 
-// Whether the context's stream is being captured, by us or by the application.
-bool is_captured(const mt_ctx& ctx);
+// Like capture_of(), also of captures that the application began.
+uint64_t any_capture_of(const mt_ctx& ctx);
+inline bool is_captured(const mt_ctx& ctx) { return any_capture_of(ctx) != 0; }
+
+// Calls `fn` with the id of each of our graphs after its last replay, once it is destroyed. For
+// what replays read beside memory of the pool. The end of an application's graph is not known.
+void at_end_of_graph(void (*fn)(uint64_t graph));
+void end_of_graph(uint64_t graph);
 
 // Returns memory of the graph that a stream is being captured into, the same for all calls on this
 // stream. Each replay sets it to 0 before its first use. NULL if the application captures by

@@ -92,6 +92,17 @@ TEST_F(FourierOnGpu, GraphsCaptureTransforms) {
   }
 }
 
+// More lengths than plans are kept: the graph's plan is the one that was used longest ago.
+TEST_F(FourierOnGpu, GraphsKeepTheirPlans) {
+  const Tensor x = random_points({8, 1009}, kComplex64), on_gpu = x.to(kCUDA).clone();
+  Tensor found;
+  Graph graph;
+  graph.capture([&] { found = fft::fft(on_gpu); });
+  for (int64_t n = 2; n < 200; ++n) fft::fft(random_points({n}, kComplex64).to(kCUDA));
+  for (int i = 0; i < 20; ++i) graph.replay();
+  EXPECT_LE(relative_difference(found, fft::fft(x)), 1e-6);
+}
+
 TEST_F(FourierOnGpu, ShortTimeTransformsHaveAnInverse) {
   const Tensor signal = random_points({2, 1008}, kFloat64).to(kCUDA);
   const Tensor window = hann_window(64, true, kFloat64, kCUDA);
