@@ -12,10 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "tests/nn/data/temp_directory.h"
+
 namespace mytorch {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::TempDirectory;
 
 struct Case {
   const char* name;
@@ -27,9 +30,8 @@ struct Case {
 class ProcessorsTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(ProcessorsTest, OfControlGroups) {
-  const fs::path folder = fs::path(::testing::TempDir()) / "processors_test";
-  fs::remove_all(folder);
-  fs::create_directories(folder);
+  const TempDirectory directory;
+  const fs::path folder = directory.path();
   std::ofstream(folder / "of_process") << GetParam().of_process;
   for (const auto& [path, text] : GetParam().files) {
     fs::create_directories((folder / path).parent_path());
@@ -37,7 +39,6 @@ TEST_P(ProcessorsTest, OfControlGroups) {
   }
   const ControlGroups groups{folder / "of_process", folder};
   EXPECT_EQ(processors_of_groups(groups), GetParam().expected);
-  fs::remove_all(folder);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -10,6 +10,7 @@
 #include "mytorch/profiler.h"
 #include "tests/graph/random_function.h"
 #include "tests/graph/region_backend.h"
+#include "tests/nn/data/temp_directory.h"
 
 namespace mytorch {
 namespace {
@@ -350,7 +351,8 @@ TEST_F(Regions, ABackwardOutsideOfTheFunctionIsTheSame) {
 
 TEST_F(Regions, LoadedProgramsHaveRegionsAndConstants) {
   const Tensor w = drawn({4, 4}, 13);
-  const std::string path = ::testing::TempDir() + "regions.mtg";
+  const testing::TempDirectory directory;
+  const std::string path = directory.file("regions.mtg");
   {
     auto compiled = compile([&](const Tensor& x) { return tanh(matmul(x, w)); });
     compiled(drawn({3, 4}, 14));

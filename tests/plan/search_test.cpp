@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdio>
 #include <fstream>
 
 #include "mytorch/error.h"
 #include "plan/calibrate.h"
 #include "plan/published.h"
+#include "tests/nn/data/temp_directory.h"
 
 namespace mytorch::plan {
 namespace {
@@ -31,10 +31,9 @@ Found found_for(const char* model, int64_t gpus, const char* gpu = "h100",
 
 // A file that is gone with the test.
 struct File {
-  std::string path = ::testing::TempDir() + "plan_test_" +
-                     ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".json";
+  testing::TempDirectory directory;
+  std::string path = directory.file("measured.json");
   explicit File(const std::string& text) { std::ofstream(path) << text; }
-  ~File() { std::remove(path.c_str()); }
 };
 
 // ---- the published table ----
