@@ -15,6 +15,9 @@ import yaml
 from pygments.formatters import HtmlFormatter
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "idioms"))
+import page as idioms_page  # noqa: E402
+
 # The order of the navigation. A page that is not listed here comes last; a listed page that does not exist is left out.
 SECTIONS = {
     "Start": ["guide", "coming-from-libtorch", "pytorch-names"],
@@ -82,6 +85,8 @@ def main() -> None:
     for path in sorted((ROOT / "docs").glob("*.md")):
         text = path.read_text()
         name = path.stem
+        if name == "coming-from-libtorch":
+            text += "\n" + idioms_page.listed()
         text = outside_code(text, lambda part, folder=path.parent: links_in_site(part, folder))
         # A block may have a file name after its language, which the highlighter does not know.
         text = re.sub(r"^```(\w+) (\S+)$", r"`\2`:\n\n```\1", text, flags=re.M)
