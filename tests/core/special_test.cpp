@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <random>
 
 #include "mytorch/mytorch.h"
+#include "tests/core/random_seed.h"
 
 namespace mytorch {
 namespace {
@@ -71,7 +71,7 @@ Worst worst_of(const Tensor& got, const Tensor& want, double scale) {
 }
 
 TEST(SpecialFunctions, Float32HasItsDigits) {
-  const unsigned seed = std::random_device()();
+  const uint64_t seed = testing::random_seed();
   SCOPED_TRACE(::testing::Message() << "seed " << seed);
   manual_seed(seed);
   for (const SpecialCase& c : kCases) {
@@ -85,7 +85,7 @@ TEST(SpecialFunctions, Float32HasItsDigits) {
 }
 
 TEST(SpecialFunctions, IncompleteGammasOfFloat32HaveTheirDigits) {
-  const unsigned seed = std::random_device()();
+  const uint64_t seed = testing::random_seed();
   SCOPED_TRACE(::testing::Message() << "seed " << seed);
   manual_seed(seed);
   // Arguments of every size, and close to each other.

@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
 #include <vector>
 
 #include "core/runtime/device_registry.h"
 #include "dispatcher/table/fields.h"
 #include "mytorch/tensor_impl.h"
+#include "tests/core/random_seed.h"
 #include "tests/graph/device.h"
 #include "tests/graph/random_function.h"
 
@@ -95,7 +95,7 @@ std::vector<std::vector<bool>> order_of(const Branches& branches) {
 }
 
 TEST(Branches, StepsThatUseTheSameBytesAreOrdered) {
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = testing::random_seed();
   SCOPED_TRACE(seed);
   size_t unordered = 0;
   for (uint64_t round = 0; round < 60; ++round) {

@@ -1,8 +1,4 @@
 // Functions that one graph cannot hold (CompileOptions::allow_breaks).
-#include <cstdio>
-#include <cstdlib>
-#include <ctime>
-
 #include "mytorch/autograd.h"
 #include "mytorch/compile.h"
 #include "mytorch/generator.h"
@@ -10,6 +6,7 @@
 #include "mytorch/mytorch.h"
 #include "mytorch/tensor_impl.h"
 #include "tests/autograd/util.h"
+#include "tests/core/random_seed.h"
 #include "tests/core/same_bits.h"
 #include "tests/graph/device.h"
 
@@ -21,15 +18,8 @@ namespace F = nn::functional;
 const CompileOptions kBreaks{.mode = CompileMode::kExact, .allow_breaks = true};
 
 uint64_t fresh_seed() {
-  static const uint64_t seed = [] {
-    const char* const given = std::getenv("MYTORCH_TEST_SEED");
-    const uint64_t made = given != nullptr ? std::strtoull(given, nullptr, 10)
-                                           : static_cast<uint64_t>(std::time(nullptr));
-    std::fprintf(stderr, "MYTORCH_TEST_SEED=%llu\n", static_cast<unsigned long long>(made));
-    return made;
-  }();
   static uint64_t number = 0;
-  return seed + ++number;
+  return testing::random_seed() + ++number;
 }
 Tensor drawn_afresh(IntList sizes) {
   return randn(sizes, kFloat32, {}, Generator(fresh_seed())).to(test_device());

@@ -4,11 +4,13 @@
 
 #include <random>
 
+#include "tests/core/random_seed.h"
+
 namespace mytorch::graph {
 namespace {
 
 TEST(Placement, ValuesInUseTogetherDoNotOverlap) {
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = testing::random_seed();
   SCOPED_TRACE(seed);
   std::mt19937_64 random(seed);
   for (int round = 0; round < 50; ++round) {

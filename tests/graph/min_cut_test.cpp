@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "gtest/gtest.h"
+#include "tests/core/random_seed.h"
 
 namespace mytorch::graph {
 namespace {
@@ -25,7 +26,7 @@ TEST(MinCut, IsEmptyWithoutAPath) {
 
 // Beside all sets of nodes of small graphs.
 TEST(MinCut, NoSetThatSeparatesIsLighter) {
-  const uint64_t seed = std::random_device()();
+  const uint64_t seed = testing::random_seed();
   SCOPED_TRACE(seed);
   std::mt19937_64 draw(seed);
   for (int round = 0; round < 300; ++round) {

@@ -8,6 +8,7 @@
 #include "mytorch/error.h"
 #include "mytorch/mytorch.h"
 #include "mytorch/profiler.h"
+#include "tests/core/random_seed.h"
 #include "tests/graph/random_function.h"
 #include "tests/graph/region_backend.h"
 #include "tests/nn/data/temp_directory.h"
@@ -484,10 +485,8 @@ TEST_F(Regions, OnlyRegionsThatQueueTheirWorkAreInDeviceGraphs) {
 // Random functions, of which two backends claim random nodes.
 TEST_F(Regions, RandomSubsetsGiveTheBitsOfTheFunction) {
   const char* number = std::getenv("MYTORCH_RANDOM_GRAPHS");
-  const char* first = std::getenv("MYTORCH_RANDOM_SEED");
   const auto count = static_cast<uint64_t>(number != nullptr ? std::atoll(number) : 400);
-  const uint64_t begin =
-      first != nullptr ? std::strtoull(first, nullptr, 10) : std::random_device()();
+  const uint64_t begin = testing::random_seed();
   std::printf("seeds from %llu\n", static_cast<unsigned long long>(begin));
   int64_t regions = 0;
   for (uint64_t seed = begin; seed < begin + count; ++seed) {

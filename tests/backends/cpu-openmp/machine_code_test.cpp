@@ -9,6 +9,8 @@
 #include <random>
 #include <vector>
 
+#include "tests/core/random_seed.h"
+
 namespace mytorch::cpu {
 namespace {
 
@@ -139,7 +141,7 @@ Made random_expression(Random& random, int operations) {
 
 TEST(MachineCode, RandomExpressions) {
   if (!makes_machine_code()) GTEST_SKIP() << "this processor or build makes no machine code";
-  const uint32_t seed = std::random_device{}();
+  const uint64_t seed = testing::random_seed();
   SCOPED_TRACE(::testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   constexpr float kSpecial[] = {NAN, INFINITY, -INFINITY, 0, -0.0f, 1e-40f};

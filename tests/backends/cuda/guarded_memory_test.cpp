@@ -8,6 +8,7 @@
 #include <random>
 
 #include "backends/cuda/memory/pool.h"
+#include "tests/core/random_seed.h"
 
 namespace mytorch::cuda {
 namespace {
@@ -65,7 +66,7 @@ struct FakeAddresses {
 char* bytes_of(void* data) { return static_cast<char*>(data); }
 
 TEST(GuardedMemory, EachSideOfABlockIsCheckedInTurn) {
-  const uint32_t seed = std::random_device()();
+  const uint64_t seed = testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   FakeAddresses fake;

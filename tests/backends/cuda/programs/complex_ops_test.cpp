@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/backends/cuda/programs/host_device.h"
+#include "tests/core/random_seed.h"
 
 namespace device {
 #include "backends/cuda/programs/prelude.cuh"
@@ -172,7 +173,7 @@ TYPED_TEST(ComplexOps, HaveTheLimitsOfC) {
 
 TYPED_TEST(ComplexOps, AreExactToAFewUlps) {
   using R = TypeParam;
-  const unsigned seed = std::random_device{}();
+  const uint64_t seed = testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   std::uniform_real_distribution<double> exponent(-8, 6);

@@ -1,0 +1,15 @@
+// The seed of tests that draw their cases: MYTORCH_TEST_SEED, or 1. scripts/test gives each commit
+// another one, so that a test that fails does so again, and over time many cases are tried.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+
+namespace mytorch::testing {
+
+inline uint64_t random_seed() {
+  const char* const given = std::getenv("MYTORCH_TEST_SEED");
+  return given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
+}
+
+}  // namespace mytorch::testing
