@@ -1,12 +1,14 @@
-// The calls of a group: checks of operands, signatures, and the engine's functions.
+// The calls of a group.
 #include <algorithm>
 #include <utility>
 
 #include "core/types/dims.h"
 #include "core/types/errors.h"
-#include "distributed/group/operands.h"
+#include "distributed/group/collective.h"
 #include "distributed/group/state.h"
 #include "mytorch/grad_mode.h"
+#include "mytorch/ops/empty.h"
+#include "mytorch/ops/to.h"
 
 namespace mytorch::distributed {
 namespace {
@@ -21,6 +23,7 @@ class Buffer {
     const NoGradGuard no_grad;
     memory_ = tensor.detach().contiguous();
   }
+  const Tensor& tensor() const { return tensor_; }
   const Tensor& memory() const { return memory_; }
   const void* read() const { return memory_.raw_data(); }
   void* write() const { return memory_.impl()->abi.dl.data; }
@@ -37,14 +40,6 @@ class Buffer {
   Tensor tensor_, memory_;
 };
 
-mt_reduction to_abi(const Reduction& reduction) {
-  mt_reduction abi{};
-  abi.size = sizeof(abi);
-  abi.op = static_cast<int32_t>(reduction.op);
-  abi.scale = reduction.scale;
-  return abi;
-}
-
 void check_sizes(bool hold, const Tensor& a, const char* a_name, const Tensor& b,
                  const char* b_name, const char* relation, const char* op) {
   if (!hold) {
@@ -57,51 +52,27 @@ void check_sizes(bool hold, const Tensor& a, const char* a_name, const Tensor& b
   }
 }
 
-// Returns the number of elements in rows of a tensor, all but the first dimension.
-int64_t row_of(const Tensor& tensor, const char* name, const char* op) {
-  if (tensor.dim() == 0) {
-    fail(ErrorCode::kShape, "[", op, "] ", name, " has no dimensions: rows need one");
-  }
-  int64_t row = 1;
-  for (int64_t dim = 1; dim < tensor.dim(); ++dim) row *= tensor.size(dim);
-  return row;
-}
-
-// Counts and offsets in elements of parts given in rows.
-struct Parts {
-  std::vector<int64_t> counts, offsets;
-};
-
-Parts parts_of(const Tensor& tensor, IntList rows, const GroupState& state, const char* name,
-               const char* op) {
+// Parts of so many rows, one for each rank.
+Parts checked_parts(const Tensor& tensor, IntList rows, const GroupState& state, const char* name,
+                    const char* op) {
   if (static_cast<int>(rows.size()) != state.size) {
     fail(ErrorCode::kShape, "[", op, "] the rows of ", name, " are ", rows.size(),
          " numbers for a group of ", state.size, " ranks: give one for each");
   }
   const int64_t row = row_of(tensor, name, op);
-  Parts parts;
   int64_t total = 0;
   for (const int64_t n : rows) {
     if (n < 0 || n > tensor.size(0) - total) {
       fail(ErrorCode::kShape, "[", op, "] ", name, " has ", tensor.size(0),
            " rows, but the given numbers of rows are ", shape_str(rows));
     }
-    parts.counts.push_back(n * row);
-    parts.offsets.push_back(total * row);
     total += n;
   }
   if (total != tensor.size(0)) {
     fail(ErrorCode::kShape, "[", op, "] ", name, " has ", tensor.size(0), " rows, and ", total,
          " are given: the numbers of rows must add up");
   }
-  return parts;
-}
-
-template <class F>
-void need(F function, const GroupState& state, const char* op) {
-  if (function != nullptr) return;
-  fail(ErrorCode::kUnsupported, "[", op, "] the engine ", state.engine->name, " has no ", op,
-       ": choose another one");
+  return parts_of(rows, row);
 }
 
 // The messages of a rank to itself: each send goes to the receive of its number.
@@ -122,38 +93,62 @@ Work exchange_alone(const std::vector<Group::Message>& messages) {
   return Work();
 }
 
-// A gather to one rank, or a scatter from it. Only there `all` is read.
-Work at_root(const char* op, const Group& group, decltype(mt_comm::gather) mt_comm::*entry,
-             const Tensor& tensor, const Tensor& all, int root, bool gathers, bool async) {
-  GroupState& state = checked(group.state(), op);
-  check_rank(root, state, gathers ? "dst" : "src", op);
-  const auto function = state.engine->comm.*entry;
-  need(function, state, op);
-  const bool has_all = state.rank == root;
+// Calls the engine, or does what it would.
+Work run(const std::shared_ptr<GroupState>& state, const Collective& collective, const Buffer& out,
+         const Buffer& in, bool async) {
+  if (is_elsewhere(*state, {out.tensor(), in.tensor()})) {
+    return copy_alone(out.tensor(), in.tensor(), collective.reduction.scale);
+  }
+  return run_call(state, collective.signature(out.memory(), in.memory()),
+                  collective.start(*state, out.memory(), in.memory()),
+                  {out.tensor(), in.tensor(), out.memory(), in.memory()},
+                  collective.writes(*state) ? out.write_back() : nullptr, async);
+}
+
+Work run_in_place(const std::shared_ptr<GroupState>& state, const Collective& collective,
+                  const Tensor& tensor, bool async) {
+  collective.check(tensor, checked(state, collective.op));
+  const Buffer data(tensor, *state, "tensor", collective.op);
+  return run(state, collective, data, data, async);
+}
+
+// Between a tensor of each rank and `all`, which has a part for each. Only the root of a gather or
+// scatter has it. The kinds ending in V have `rows`.
+Work run_with_all(const std::shared_ptr<GroupState>& shared, Collective collective,
+                  const Tensor& tensor, const Tensor& all, bool async, IntList rows = {}) {
+  const char* op = collective.op;
+  const GroupState& state = checked(shared, op);
+  collective.check(tensor, state);
+  using enum CollectiveKind;
+  const CollectiveKind kind = collective.kind;
+  const bool gathers = kind == kGather || kind == kAllGather || kind == kAllGatherV;
+  const bool has_all = (kind != kGather && kind != kScatter) || collective.is_root(state);
   const Buffer part(tensor, state, "tensor", op);
   const Buffer whole(has_all ? all : tensor, state, "all", op);
-  if (has_all) {
+  if (kind == kAllGatherV || kind == kReduceScatterV) {
+    Parts& parts = gathers ? collective.out_parts : collective.in_parts;
+    parts = checked_parts(all, rows, state, "all", op);
+    check_sizes(tensor.numel() == parts.counts[static_cast<size_t>(state.rank)], all, "all", tensor,
+                "tensor", "tensor has the rows of this rank", op);
+  } else if (has_all) {
     check_sizes(all.numel() == tensor.numel() * state.size, all, "all", tensor, "tensor",
-                "all has a tensor of each rank along dimension 0", op);
+                kind == kReduceScatter ? "all has a part for each rank along dimension 0"
+                                       : "all has a tensor of each rank along dimension 0",
+                op);
   }
-  if (is_elsewhere(state, {tensor, all})) {
-    return gathers ? copy_alone(all, tensor) : copy_alone(tensor, all);
-  }
-  Signature signature = signature_for(op, tensor);
-  signature.root = root;
-  const std::function<void()> finish = !gathers  ? part.write_back()
-                                       : has_all ? whole.write_back()
-                                                 : nullptr;
-  return run_call(
-      group.state(), signature,
-      [&state, function, whole, part, root, gathers, has_all](const mt_comm_call& call) {
-        const Tensor& memory = part.memory();
-        void* const at_all = has_all ? whole.write() : nullptr;
-        return function(state.engine->comm.self, state.group, gathers ? part.read() : at_all,
-                        gathers ? at_all : part.write(), memory.numel(),
-                        memory.impl()->abi.dl.dtype, root, &call);
-      },
-      {all, tensor, whole.memory(), part.memory()}, finish, async);
+  return gathers ? run(shared, collective, whole, part, async)
+                 : run(shared, collective, part, whole, async);
+}
+
+// Returns `values` of all ranks, in their order.
+std::vector<int64_t> gather_ints(const Group& group, const std::vector<int64_t>& values) {
+  const auto n = static_cast<int64_t>(values.size());
+  const Tensor mine = mytorch::empty({n}, kInt64);
+  std::copy(values.begin(), values.end(), mine.data<int64_t>());
+  const Tensor sent = mine.to(group.device());
+  const Tensor all = mytorch::empty({n * group.size()}, kInt64, group.device());
+  group.all_gather(all, sent);
+  return all.to_vector<int64_t>();
 }
 
 }  // namespace
@@ -167,130 +162,45 @@ uint64_t Group::sequence() const { return checked(state_, "sequence").sequence; 
 Group::operator Handle() const { return {"Group", state_}; }
 
 Work Group::broadcast(const Tensor& tensor, int src, bool async) const {
-  GroupState& state = checked(state_, "broadcast");
-  check_rank(src, state, "src", "broadcast");
-  const Buffer data(tensor, state, "tensor", "broadcast");
-  if (is_elsewhere(state, {tensor})) return copy_alone(tensor, tensor);
-  Signature signature = signature_for("broadcast", tensor);
-  signature.root = src;
-  return run_call(
-      state_, signature,
-      [&state, data, src](const mt_comm_call& call) {
-        return start_broadcast(state, data.memory(), data.memory(), src, call);
-      },
-      {tensor, data.memory()}, data.write_back(), async);
+  return run_in_place(state_, {CollectiveKind::kBroadcast, "broadcast", src}, tensor, async);
 }
 
 Work Group::all_reduce(const Tensor& tensor, Reduction reduction, bool async) const {
-  GroupState& state = checked(state_, "all_reduce");
-  check_reduction(tensor, reduction, "all_reduce");
-  const Buffer data(tensor, state, "tensor", "all_reduce");
-  if (is_elsewhere(state, {tensor})) return copy_alone(tensor, tensor, reduction.scale);
-  return run_call(
-      state_, signature_for("all_reduce", tensor, reduction),
-      [&state, data, reduction](const mt_comm_call& call) {
-        return start_all_reduce(state, data.memory(), data.memory(), reduction, call);
-      },
-      {tensor, data.memory()}, data.write_back(), async);
+  return run_in_place(state_, {CollectiveKind::kAllReduce, "all_reduce", -1, reduction}, tensor,
+                      async);
 }
 
 Work Group::reduce(const Tensor& tensor, int dst, Reduction reduction, bool async) const {
-  GroupState& state = checked(state_, "reduce");
-  check_rank(dst, state, "dst", "reduce");
-  check_reduction(tensor, reduction, "reduce");
-  const Buffer data(tensor, state, "tensor", "reduce");
-  if (is_elsewhere(state, {tensor})) return copy_alone(tensor, tensor, reduction.scale);
-  Signature signature = signature_for("reduce", tensor, reduction);
-  signature.root = dst;
-  return run_call(
-      state_, signature,
-      [&state, data, dst, reduction](const mt_comm_call& call) {
-        return start_reduce(state, data.memory(), data.memory(), dst, reduction, call);
-      },
-      {tensor, data.memory()}, state.rank == dst ? data.write_back() : nullptr, async);
+  return run_in_place(state_, {CollectiveKind::kReduce, "reduce", dst, reduction}, tensor, async);
 }
 
 Work Group::gather(const Tensor& all, const Tensor& tensor, int dst, bool async) const {
-  return at_root("gather", *this, &mt_comm::gather, tensor, all, dst, /*gathers=*/true, async);
+  return run_with_all(state_, {CollectiveKind::kGather, "gather", dst}, tensor, all, async);
 }
 
 Work Group::scatter(const Tensor& tensor, const Tensor& all, int src, bool async) const {
-  return at_root("scatter", *this, &mt_comm::scatter, tensor, all, src, /*gathers=*/false, async);
+  return run_with_all(state_, {CollectiveKind::kScatter, "scatter", src}, tensor, all, async);
 }
 
 Work Group::all_gather(const Tensor& all, const Tensor& tensor, bool async) const {
-  const char* op = "all_gather";
-  GroupState& state = checked(state_, op);
-  const Buffer part(tensor, state, "tensor", op), whole(all, state, "all", op);
-  check_sizes(all.numel() == tensor.numel() * state.size, all, "all", tensor, "tensor",
-              "all has a tensor of each rank along dimension 0", op);
-  if (is_elsewhere(state, {tensor, all})) return copy_alone(all, tensor);
-  return run_call(
-      state_, signature_for(op, tensor),
-      [&state, whole, part](const mt_comm_call& call) {
-        return start_all_gather(state, whole.memory(), part.memory(), call);
-      },
-      {all, tensor, whole.memory(), part.memory()}, whole.write_back(), async);
+  return run_with_all(state_, {CollectiveKind::kAllGather, "all_gather"}, tensor, all, async);
 }
 
 Work Group::all_gather_v(const Tensor& all, const Tensor& tensor, IntList rows, bool async) const {
-  const char* op = "all_gather_v";
-  GroupState& state = checked(state_, op);
-  need(state.engine->comm.all_gather_v, state, op);
-  const Buffer part(tensor, state, "tensor", op), whole(all, state, "all", op);
-  const Parts parts = parts_of(all, rows, state, "all", op);
-  check_sizes(tensor.numel() == parts.counts[static_cast<size_t>(state.rank)], all, "all", tensor,
-              "tensor", "tensor has the rows of this rank", op);
-  if (is_elsewhere(state, {tensor, all})) return copy_alone(all, tensor);
-  return run_call(
-      state_, signature_for(op, all),
-      [&state, whole, part, parts](const mt_comm_call& call) {
-        const mt_comm& comm = state.engine->comm;
-        return comm.all_gather_v(comm.self, state.group, part.read(), whole.write(),
-                                 parts.counts.data(), parts.offsets.data(),
-                                 part.memory().impl()->abi.dl.dtype, &call);
-      },
-      {all, tensor, whole.memory(), part.memory()}, whole.write_back(), async);
+  return run_with_all(state_, {CollectiveKind::kAllGatherV, "all_gather_v"}, tensor, all, async,
+                      rows);
 }
 
 Work Group::reduce_scatter(const Tensor& tensor, const Tensor& all, Reduction reduction,
                            bool async) const {
-  const char* op = "reduce_scatter";
-  GroupState& state = checked(state_, op);
-  check_reduction(tensor, reduction, op);
-  const Buffer part(tensor, state, "tensor", op), whole(all, state, "all", op);
-  check_sizes(all.numel() == tensor.numel() * state.size, all, "all", tensor, "tensor",
-              "all has a part for each rank along dimension 0", op);
-  if (is_elsewhere(state, {tensor, all})) return copy_alone(tensor, all, reduction.scale);
-  return run_call(
-      state_, signature_for(op, all, reduction),
-      [&state, whole, part, reduction](const mt_comm_call& call) {
-        return start_reduce_scatter(state, part.memory(), whole.memory(), reduction, call);
-      },
-      {all, tensor, whole.memory(), part.memory()}, part.write_back(), async);
+  return run_with_all(state_, {CollectiveKind::kReduceScatter, "reduce_scatter", -1, reduction},
+                      tensor, all, async);
 }
 
 Work Group::reduce_scatter_v(const Tensor& tensor, const Tensor& all, IntList rows,
                              Reduction reduction, bool async) const {
-  const char* op = "reduce_scatter_v";
-  GroupState& state = checked(state_, op);
-  need(state.engine->comm.reduce_scatter_v, state, op);
-  check_reduction(tensor, reduction, op);
-  const Buffer part(tensor, state, "tensor", op), whole(all, state, "all", op);
-  const Parts parts = parts_of(all, rows, state, "all", op);
-  check_sizes(tensor.numel() == parts.counts[static_cast<size_t>(state.rank)], all, "all", tensor,
-              "tensor", "tensor has the rows of this rank", op);
-  if (is_elsewhere(state, {tensor, all})) return copy_alone(tensor, all, reduction.scale);
-  return run_call(
-      state_, signature_for(op, all, reduction),
-      [&state, whole, part, parts, reduction](const mt_comm_call& call) {
-        const mt_comm& comm = state.engine->comm;
-        const mt_reduction abi = to_abi(reduction);
-        return comm.reduce_scatter_v(comm.self, state.group, whole.read(), part.write(),
-                                     parts.counts.data(), part.memory().impl()->abi.dl.dtype, &abi,
-                                     &call);
-      },
-      {all, tensor, whole.memory(), part.memory()}, part.write_back(), async);
+  return run_with_all(state_, {CollectiveKind::kReduceScatterV, "reduce_scatter_v", -1, reduction},
+                      tensor, all, async, rows);
 }
 
 Work Group::all_to_all(const Tensor& received, const Tensor& sent, bool async) const {
@@ -306,28 +216,22 @@ Work Group::all_to_all(const Tensor& received, const Tensor& sent, bool async) c
 Work Group::all_to_all_v(const Tensor& received, const Tensor& sent, IntList received_rows,
                          IntList sent_rows, bool async) const {
   const char* op = "all_to_all_v";
-  GroupState& state = checked(state_, op);
+  const GroupState& state = checked(state_, op);
   const Buffer in(sent, state, "sent", op), out(received, state, "received", op);
-  const Parts from = parts_of(sent, sent_rows, state, "sent", op);
-  const Parts to = parts_of(received, received_rows, state, "received", op);
+  Collective collective{CollectiveKind::kAllToAll, op};
+  collective.in_parts = checked_parts(sent, sent_rows, state, "sent", op);
+  collective.out_parts = checked_parts(received, received_rows, state, "received", op);
   check_sizes(row_of(sent, "sent", op) == row_of(received, "received", op), received, "received",
               sent, "sent", "their rows have the same size", op);
   if (sent.numel() > 0 && in.read() == out.read()) {
     fail(ErrorCode::kValue, "[", op, "] received and sent are the same memory: pass two tensors");
   }
-  if (is_elsewhere(state, {received, sent})) return copy_alone(received, sent);
-  return run_call(
-      state_, uneven_signature(op, sent),
-      [&state, in, out, from, to](const mt_comm_call& call) {
-        return start_all_to_all(state, out.memory(), in.memory(), to.counts, to.offsets,
-                                from.counts, from.offsets, call);
-      },
-      {received, sent, out.memory(), in.memory()}, out.write_back(), async);
+  return run(state_, collective, out, in, async);
 }
 
 void Group::barrier() const {
   GroupState& state = checked(state_, "barrier");
-  need(state.engine->comm.barrier, state, "barrier");
+  need(state.engine->comm.barrier != nullptr, state, "barrier");
   run_call(
       state_, signature_of("barrier"),
       [&state](const mt_comm_call& call) {
@@ -345,9 +249,8 @@ Work Group::exchange(const std::vector<Message>& messages, bool async) const {
   const char* op = messages.size() != 1 ? "exchange" : messages[0].sends ? "send" : "recv";
   GroupState& state = checked(state_, op);
   const mt_comm& comm = state.engine->comm;
-  need(comm.send, state, op);
-  need(comm.recv, state, op);
-  if (messages.size() != 1) need(comm.begin, state, op);
+  need(comm.send != nullptr && comm.recv != nullptr, state, op);
+  if (messages.size() != 1) need(comm.begin != nullptr, state, op);
   std::vector<Buffer> buffers;
   std::vector<Tensor> kept;
   for (const Message& message : messages) {
@@ -368,8 +271,9 @@ Work Group::exchange(const std::vector<Message>& messages, bool async) const {
     signature = signature_for(op, messages[0].tensor);
     signature.root = messages[0].peer;
   }
+  signature.ndim = Signature::kNotCompared;  // not all ranks make the call
   return run_call(
-      state_, of_some_ranks(signature),
+      state_, signature,
       [&state, messages, buffers](const mt_comm_call& call) {
         const mt_comm& comm = state.engine->comm;
         int status = MT_OK;
@@ -400,7 +304,7 @@ Work Group::exchange(const std::vector<Message>& messages, bool async) const {
 Group Group::split(std::optional<int> color, int key) const {
   const char* op = "split";
   GroupState& state = checked(state_, op);
-  need(state.engine->comm.split, state, op);
+  need(state.engine->comm.split != nullptr, state, op);
   if (color.has_value() && *color < 0) {
     fail(ErrorCode::kValue, "[split] the color is ", *color, ": colors are not negative");
   }

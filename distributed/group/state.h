@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "distributed/engine/engine.h"
+#include "distributed/loader/engine.h"
 #include "distributed/recorder/recorder.h"
 #include "mytorch/distributed.h"
 

@@ -42,12 +42,6 @@ Tensor empty_of(const Tensor& self, IntList sizes) {
   return mytorch::empty(sizes, self.dtype(), self.device());
 }
 
-int64_t rank_argument(int64_t rank, int64_t size, const char* name, const char* op) {
-  check_value(rank >= 0 && rank < size, op, name, " is ", rank,
-              ": it must be a rank of the group, 0 to ", size - 1);
-  return rank;
-}
-
 // Returns the given sizes of the parts of `rows` rows, or equal ones.
 Dims part_sizes(OptionalIntList given, int64_t rows, int64_t ranks, const char* name,
                 const char* op) {
@@ -95,31 +89,35 @@ void check_linear(std::string_view reduce_op, const char* op) {
 }  // namespace
 
 Tensor composite::all_reduce(const Tensor& self, Str reduce_op, const Handle& group, double scale) {
-  const CollectiveTable& table = collectives_of("all_reduce");
-  const Tensor input = collective_operand(self, "all_reduce");
+  const char* op = "all_reduce";
+  const CollectiveTable& table = collectives_of(op);
+  const Tensor input = collective_operand(self, op);
   Tensor out = empty_of(input, input.sizes());
-  table.all_reduce(group, out, input, reduce_op, scale);
+  table.run(CollectiveKind::kAllReduce, op, group, out, input,
+            {.reduce_op = reduce_op, .scale = scale});
   return out;
 }
 
 Tensor composite::reduce(const Tensor& self, int64_t dst, Str reduce_op, const Handle& group,
                          double scale) {
-  const CollectiveTable& table = collectives_of("reduce");
-  rank_argument(dst, table.size(group, "reduce"), "dst", "reduce");
-  const Tensor input = collective_operand(self, "reduce");
-  const bool receives = table.rank(group, "reduce") == dst;
+  const char* op = "reduce";
+  const CollectiveTable& table = collectives_of(op);
+  const bool receives = table.is_root(group, dst, "dst", op);
+  const Tensor input = collective_operand(self, op);
   Tensor out = receives ? empty_of(input, input.sizes())
                         : mytorch::zeros(input.sizes(), input.dtype(), input.device());
-  table.reduce(group, out, input, dst, reduce_op, scale);
+  table.run(CollectiveKind::kReduce, op, group, out, input,
+            {.root = dst, .reduce_op = reduce_op, .scale = scale});
   return out;
 }
 
 Tensor composite::broadcast(const Tensor& self, int64_t src, const Handle& group) {
-  const CollectiveTable& table = collectives_of("broadcast");
-  rank_argument(src, table.size(group, "broadcast"), "src", "broadcast");
-  const Tensor input = collective_operand(self, "broadcast");
+  const char* op = "broadcast";
+  const CollectiveTable& table = collectives_of(op);
+  table.is_root(group, src, "src", op);
+  const Tensor input = collective_operand(self, op);
   Tensor out = empty_of(input, input.sizes());
-  table.broadcast(group, out, input, src);
+  table.run(CollectiveKind::kBroadcast, op, group, out, input, {.root = src});
   return out;
 }
 
@@ -133,7 +131,7 @@ Tensor composite::all_gather_into_tensor(const Tensor& self, const Handle& group
               "the size of the result overflows");
   const Dims sizes = with_first_dim(input, all_rows);
   Tensor out = empty_of(input, as_list(sizes));
-  table.all_gather(group, out, input);
+  table.run(CollectiveKind::kAllGather, op, group, out, input, {});
   return out;
 }
 
@@ -148,7 +146,8 @@ Tensor composite::reduce_scatter_tensor(const Tensor& self, Str reduce_op, const
   const Tensor input = collective_operand(self, op);
   const Dims sizes = with_first_dim(input, input.sizes()[0] / ranks);
   Tensor out = empty_of(input, as_list(sizes));
-  table.reduce_scatter(group, out, input, reduce_op, scale);
+  table.run(CollectiveKind::kReduceScatter, op, group, out, input,
+            {.reduce_op = reduce_op, .scale = scale});
   return out;
 }
 
@@ -167,7 +166,8 @@ Tensor composite::all_to_all_single(const Tensor& self, OptionalIntList output_s
   const Tensor input = collective_operand(self, op);
   const Dims sizes = with_first_dim(input, total_rows(received, "output_split_sizes", op));
   Tensor out = empty_of(input, as_list(sizes));
-  table.all_to_all(group, out, input, as_list(received), as_list(sent));
+  table.run(CollectiveKind::kAllToAll, op, group, out, input,
+            {.out_sizes = as_list(received), .sizes = as_list(sent)});
   return out;
 }
 

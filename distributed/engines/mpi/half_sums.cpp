@@ -1,6 +1,6 @@
 // Sums of 16-bit floats, in float32. Compiled so that the loops are vectorized, for the best
 // instruction set of the processor.
-#include "backends/comm-mpi/half_sums.h"
+#include "distributed/engines/mpi/half_sums.h"
 
 #include "mytorch/backend/dtype.h"
 

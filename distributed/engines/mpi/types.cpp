@@ -1,4 +1,4 @@
-#include "backends/comm-mpi/types.h"
+#include "distributed/engines/mpi/types.h"
 
 #include <algorithm>
 #include <climits>
@@ -7,7 +7,7 @@
 #include <string>
 #include <type_traits>
 
-#include "backends/comm-mpi/half_sums.h"
+#include "distributed/engines/mpi/half_sums.h"
 #include "mytorch/backend/comm.h"
 
 namespace mytorch::comm_mpi {

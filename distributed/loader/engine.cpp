@@ -1,6 +1,6 @@
 // Finds, opens and checks the libraries of engines: those that MYTORCH_COMM_PATH lists, or those in
 // mytorch/comm beside the library.
-#include "distributed/engine/engine.h"
+#include "distributed/loader/engine.h"
 
 #include <algorithm>
 #include <cstdlib>
