@@ -109,9 +109,10 @@ const char* Probe::supports(void* self, const void* args) {
 int Probe::run_compiled(void* self, mt_ctx* ctx, const void* args) {
   const auto& wrapper = *static_cast<const Wrapper*>(self);
   const KernelEntry& original = wrapper.original;
-  const mt_kernel_entry* kernel = static_cast<CompiledOp*>(original.abi.self)->find(args);
+  const CompiledKernel* kernel = static_cast<CompiledOp*>(original.abi.self)->find(args);
   if (kernel == nullptr) return MT_DECLINED;
-  Wrapper found{wrapper.probe, wrapper.state, {original.backend, *kernel, false, original.knows}};
+  Wrapper found{
+      wrapper.probe, wrapper.state, {original.backend, kernel->abi, false, original.knows}};
   KernelEntry wrapped = found.original;
   wrapped.abi.run = run;
   wrapped.abi.self = &found;

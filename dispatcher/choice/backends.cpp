@@ -27,13 +27,9 @@ uint32_t needed_flags(const OpInfo& op) {
                                           : uint32_t{MT_TAKES_STRIDED};
 }
 
-bool is_unconditional(const OpInfo& op, const KernelEntry& kernel) {
-  return kernel.abi.supports == nullptr && !kernel.compiled && kernel.knows >= op.args_size &&
-         (kernel.abi.flags & needed_flags(op)) == needed_flags(op);
-}
-
 void add_kernel(OpEntry& entry, KernelEntry kernel) {
-  kernel.unconditional = is_unconditional(*entry.info, kernel);
+  kernel.unconditional = !kernel.compiled && kernel.knows >= entry.info->args_size &&
+                         takes_every_call(*entry.info, kernel.abi);
   const int slot = kernel.backend->device_slot;
   OpState& state = state_of(entry);
   std::lock_guard<std::mutex> lock(state.mutex);
@@ -128,7 +124,7 @@ void add_backend(std::unique_ptr<Backend> backend) {
     for (OpEntry* entry : all_ops()) {
       if (entry->info->num_programs == 0) continue;
       OpState& state = state_of(*entry);
-      auto compiled = std::make_unique<CompiledOp>(entry, kept);
+      auto compiled = std::make_unique<CompiledOp>(*entry, *kept, state.choice[kept->device_slot]);
       mt_kernel_entry abi{};
       abi.size = sizeof(abi);
       abi.op = entry->info->name;
@@ -136,6 +132,7 @@ void add_backend(std::unique_ptr<Backend> backend) {
       abi.name = "compiled";
       abi.priority = kept->abi.compile_priority;
       abi.flags = MT_TAKES_ALIAS;
+      abi.run = &CompiledOp::run;
       abi.self = compiled.get();
       {
         std::lock_guard<std::mutex> lock(state.mutex);
@@ -145,6 +142,11 @@ void add_backend(std::unique_ptr<Backend> backend) {
     }
   }
   pin_from_environment(*kept);
+}
+
+bool takes_every_call(const OpInfo& op, const mt_kernel_entry& kernel) {
+  const uint32_t needed = needed_flags(op);
+  return kernel.supports == nullptr && (kernel.flags & needed) == needed;
 }
 
 void register_kernel(OpEntry& entry, const Backend& backend, const mt_kernel_entry& kernel) {

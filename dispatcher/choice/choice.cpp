@@ -130,9 +130,9 @@ void renew_winners(OpState& state, int slot, const KernelList& list) {
   if (choice_mode.load() == Choice::kMeasured && several_kernels(list)) {
     const auto found = MeasuredTable::get().of(state.entry->info->name, device_label(slot));
     if (!found.empty()) {
-      winners = std::make_unique<Winners>(
-          found.size(), *state.signature,
-          list.ordered.front().unconditional ? list.direct : state.choice[slot], state, slot);
+      winners = std::make_unique<Winners>(found.size(), *state.signature,
+                                          list.is_direct() ? list.direct : state.choice[slot],
+                                          state, slot);
     }
     for (const Measurement& m : found) {
       // Timings are sorted. A kernel that is no longer registered is skipped.
@@ -201,8 +201,12 @@ int run_one(OpState& state, int slot, const KernelEntry& kernel, mt_ctx* ctx, co
   }
   const mt_kernel_entry* abi = &kernel.abi;
   if (kernel.compiled) {
-    abi = static_cast<CompiledOp*>(kernel.abi.self)->find(args);
-    if (abi == nullptr) return MT_DECLINED;
+    const CompiledKernel* found = static_cast<CompiledOp*>(kernel.abi.self)->find(args);
+    if (found == nullptr) return MT_DECLINED;
+    abi = &found->abi;
+    if (found->takes(args) && ((abi->flags & MT_TAKES_COMPLEX) != 0 || !has_complex(op, args))) {
+      return abi->run(abi->self, ctx, args);
+    }
   }
   if (kernel.knows < op.args_size && unknown_argument(op, kernel.knows, args) != nullptr) {
     return MT_DECLINED;
@@ -233,7 +237,7 @@ void resolve(OpState& state, int slot) {
   if (!looked_at && pinned == nullptr && winners != nullptr) {
     result = &winners->chooses;
   } else if (!looked_at && (pinned == nullptr || first.backend == pinned) &&
-             !first.is_reference() && first.unconditional) {
+             !first.is_reference() && list->is_direct()) {
     result = &list->direct;
   }
   state.entry->slots[slot].store(result, std::memory_order_release);

@@ -18,8 +18,9 @@ std::string why_not(const OpInfo& op, const KernelEntry& kernel, int device_slot
   if (kernel.is_reference()) return "is the reference, which runs only if pinned";
   const mt_kernel_entry* abi = &kernel.abi;
   if (kernel.compiled) {
-    abi = static_cast<CompiledOp*>(kernel.abi.self)->find(args);
-    if (abi == nullptr) return "does not compile this program for these types";
+    const CompiledKernel* found = static_cast<CompiledOp*>(kernel.abi.self)->find(args);
+    if (found == nullptr) return "does not compile this program for these types";
+    abi = &found->abi;
   }
   if (kernel.knows < op.args_size) {
     if (const char* name = unknown_argument(op, kernel.knows, args)) {

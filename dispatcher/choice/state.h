@@ -8,32 +8,22 @@
 #include <mutex>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "dispatcher/choice/choice.h"
+#include "dispatcher/choice/compiled.h"
 #include "dispatcher/choice/signature.h"
 #include "mytorch/backends.h"
 #include "mytorch/choice.h"
 
 namespace mytorch {
 
-// The kernels that a backend compiled from the programs of one operator, by the types of a call.
-class CompiledOp {
- public:
-  CompiledOp(const OpEntry* entry, const Backend* backend) : entry_(entry), backend_(backend) {}
-  // Returns the kernel for a call, compiled on first use; null if the backend declines.
-  const mt_kernel_entry* find(const void* args);
-
- private:
-  const OpEntry* entry_;
-  const Backend* backend_;
-  std::mutex mutex_;
-  absl::flat_hash_map<std::vector<uint32_t>, std::unique_ptr<mt_kernel_entry>> kernels_;
-};
-
 struct KernelList {
   std::vector<KernelEntry> ordered;  // by priority; the reference's last
-  BoundKernel direct;                // of the first kernel, if it takes every call
+  BoundKernel direct;                // the first kernel
   bool all_take_alias = false;
+
+  // Whether `direct` serves every call: the kernel takes all of them, or leaves those that it does
+  // not take to the choice.
+  bool is_direct() const { return ordered.front().unconditional || ordered.front().compiled; }
 };
 
 // The fastest kernel for each measured kind of call: an immutable hash table.
@@ -133,6 +123,9 @@ extern double (*tuning_clock)();
 // winners.
 void tune(OpState& state, int slot, mt_ctx* ctx, const void* args, uint64_t signature);
 
+// Whether a kernel takes every call of the operator without conversion, apart from complex operands
+// and outputs that are inputs.
+bool takes_every_call(const OpInfo& op, const mt_kernel_entry& kernel);
 // Whether the flags of a kernel accept a call.
 struct Fit {
   bool takes;        // without conversion
