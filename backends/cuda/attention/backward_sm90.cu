@@ -1,6 +1,7 @@
 // attention_backward of 16-bit types on compute capability 9.0.
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "backends/cuda/attention/backward_sm90.cuh"
 #include "backends/cuda/attention/calls_sm90.h"
@@ -19,22 +20,7 @@ using Args = mt_args_attention_backward;
 
 constexpr int32_t kPriority = 1;  // before cuDNN, which has 0
 
-// Calls f(width) with the width as a constant, or returns false if no kernel has it.
-template <class F>
-bool with_width(int64_t width, F&& f) {
-  switch (width) {
-    case 32:
-      return f(std::integral_constant<int, 32>()), true;
-    case 64:
-      return f(std::integral_constant<int, 64>()), true;
-    case 96:
-      return f(std::integral_constant<int, 96>()), true;
-    case 128:
-      return f(std::integral_constant<int, 128>()), true;
-    default:
-      return false;
-  }
-}
+using Widths = std::integer_sequence<int, 32, 64, 96, 128>;
 
 // The shape for each width that was measured to be fastest: queries of a tile, and how many tiles
 // and parts of their gradients are in shared memory.
@@ -52,7 +38,7 @@ struct FastestShape<T, 128> : hopper::BackwardShape<T, 128, 64, 2, 2> {};
 const char* supports(const Args& args) {
   if (const char* reason = hopper::refusal(args)) return reason;
   const TensorView query = args.query, value = args.value;
-  if (value.size(3) != query.size(3) || !with_width(query.size(3), [](auto) {})) {
+  if (value.size(3) != query.size(3) || !hopper::with_width(Widths(), query.size(3), [](auto) {})) {
     return "it takes heads of width 32, 64, 96 or 128, the same for values";
   }
   if (const char* reason = hopper::refusal_of_bits(args)) return reason;
@@ -87,19 +73,11 @@ void run(mt_ctx& ctx, const Args& args) {
   if (!hopper::is_aligned(given)) move(ctx, given, copy.view());
   const TensorView grad = hopper::is_aligned(given) ? given : copy.view();
 
-  const hopper::Band band(args);
   hopper::Backward p{};
+  hopper::describe(args, p);
   p.grad_query = rows_out(sdk::wanted(args.output_mask, 0, args.grad_query));
   p.grad_key = rows_out(sdk::wanted(args.output_mask, 1, args.grad_key));
   p.grad_value = rows_out(sdk::wanted(args.output_mask, 2, args.grad_value));
-  p.heads = static_cast<int>(query.size(1));
-  p.queries = static_cast<int>(query.size(2));
-  p.keys = static_cast<int>(key.size(2));
-  p.group = static_cast<int>(query.size(1) / key.size(1));
-  p.first = band.first;
-  p.last = band.last;
-  p.scale = static_cast<float>(args.scale);
-  p.scale_log2 = static_cast<float>(args.scale * 1.4426950408889634);
   p.row_tiles = (p.queries + S::kRows - 1) / S::kRows;
   p.key_tiles = (p.keys + S::kKeys - 1) / S::kKeys;
   p.pairs = static_cast<int>(key.size(0) * key.size(1));
@@ -107,7 +85,7 @@ void run(mt_ctx& ctx, const Args& args) {
   // Measured: a quarter as many heads as thread blocks, and half of that if all blocks of keys take
   // equally long. Of short sequences, so many that at most a quarter of a head's blocks of keys are
   // at work, if what these read and add to fits in half of the L2 cache.
-  const bool is_full = band.first <= -p.queries && band.last >= p.keys;
+  const bool is_full = p.first <= -p.queries && p.last >= p.keys;
   const int64_t head_bytes = int64_t{p.queries} * p.group * S::kWidth * 8;
   const int64_t apart = device.multiprocessors / std::max(1, p.key_tiles / 4);
   const int64_t heads =
@@ -122,7 +100,6 @@ void run(mt_ctx& ctx, const Args& args) {
   p.turns = scratch<uint32_t>(ctx, tiles);
 
   const int padded = p.row_tiles * S::kRows;
-  p.kept = hopper::kept_factor(args.dropout_p);
   if constexpr (kBits == hopper::BitsAre::kMask) {
     p.bits = hopper::mask_bits(ctx, args.attn_mask, true, p.queries, padded);
   } else if constexpr (kBits == hopper::BitsAre::kDropout) {
@@ -170,7 +147,7 @@ void run(mt_ctx& ctx, const Args& args) {
 
 void backward(mt_ctx& ctx, const Args& args) {
   const TensorView query = args.query;
-  with_width(query.size(3), [&](auto width) {
+  hopper::with_width(Widths(), query.size(3), [&](auto width) {
     constexpr int kWidth = decltype(width)::value;
     hopper::with_type(query.dtype(), [&](auto type) {
       hopper::with_bits(

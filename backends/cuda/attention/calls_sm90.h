@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "backends/cuda/attention/bits.cuh"
 #include "backends/cuda/runtime/driver.h"
@@ -72,6 +73,28 @@ struct Band {
     last = bound(args.right < 0 ? kLongest : args.diagonal + args.right);
   }
 };
+
+// Sets what the parameters of both kernels have in common.
+template <class Parameters, class Args>
+void describe(const Args& args, Parameters& p) {
+  const sdk::TensorView query = args.query, key = args.key;
+  const Band band(args);
+  p.heads = static_cast<int>(query.size(1));
+  p.queries = static_cast<int>(query.size(2));
+  p.keys = static_cast<int>(key.size(2));
+  p.group = static_cast<int>(query.size(1) / key.size(1));
+  p.first = band.first;
+  p.last = band.last;
+  p.scale = static_cast<float>(args.scale);
+  p.scale_log2 = static_cast<float>(args.scale * 1.4426950408889634);
+  p.kept = args.dropout_p == 1 ? 0.0F : static_cast<float>(1 / (1 - args.dropout_p));
+}
+
+// Calls f(width) with the width as a constant if it is one of kWidths, and returns whether it is.
+template <int... kWidths, class F>
+bool with_width(std::integer_sequence<int, kWidths...> /*widths*/, int64_t width, F&& f) {
+  return ((width == kWidths && (f(std::integral_constant<int, kWidths>()), true)) || ...);
+}
 
 // Calls f(T()) with the device's type of a 16-bit dtype.
 template <class F>
@@ -157,10 +180,6 @@ void with_bits(const Args& args, F&& f) {
   if (args.attn_mask != nullptr) return f(std::integral_constant<BitsAre, BitsAre::kMask>());
   if (args.dropout_p != 0) return f(std::integral_constant<BitsAre, BitsAre::kDropout>());
   f(std::integral_constant<BitsAre, BitsAre::kNone>());
-}
-
-inline float kept_factor(double dropout_p) {
-  return dropout_p == 1 ? 0.0F : static_cast<float>(1 / (1 - dropout_p));
 }
 
 }  // namespace mytorch::cuda::hopper

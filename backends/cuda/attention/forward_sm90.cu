@@ -1,6 +1,7 @@
 // attention_forward of 16-bit types on compute capability 9.0.
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "backends/cuda/attention/calls_sm90.h"
 #include "backends/cuda/attention/forward_sm90.cuh"
@@ -18,24 +19,7 @@ using Args = mt_args_attention_forward;
 
 constexpr int32_t kPriority = 1;  // before cuDNN, which has 0
 
-// Calls f(width) with the width as a constant, or returns false if no kernel has it.
-template <class F>
-bool with_width(int64_t width, F&& f) {
-  switch (width) {
-    case 32:
-      return f(std::integral_constant<int, 32>()), true;
-    case 64:
-      return f(std::integral_constant<int, 64>()), true;
-    case 96:
-      return f(std::integral_constant<int, 96>()), true;
-    case 128:
-      return f(std::integral_constant<int, 128>()), true;
-    case 256:
-      return f(std::integral_constant<int, 256>()), true;
-    default:
-      return false;
-  }
-}
+using Widths = std::integer_sequence<int, 32, 64, 96, 128, 256>;
 
 // The shape for each width that was measured to be fastest: warpgroups, keys per block, blocks of
 // keys in shared memory, and whether warpgroups take turns.
@@ -55,7 +39,7 @@ struct FastestShape<T, 256> : hopper::Shape<T, 256, 2, 64, 2, true> {};
 const char* supports(const Args& args) {
   if (const char* reason = hopper::refusal(args)) return reason;
   const TensorView query = args.query, value = args.value;
-  if (value.size(3) != query.size(3) || !with_width(query.size(3), [](auto) {})) {
+  if (value.size(3) != query.size(3) || !hopper::with_width(Widths(), query.size(3), [](auto) {})) {
     return "it takes heads of width 32, 64, 96, 128 or 256, the same for values";
   }
   if (const char* reason = hopper::refusal_of_bits(args)) return reason;
@@ -65,18 +49,10 @@ const char* supports(const Args& args) {
 template <class S, hopper::BitsAre kBits>
 void run(mt_ctx& ctx, const Args& args) {
   const TensorView query = args.query, key = args.key, value = args.value, out = args.output;
-  const hopper::Band band(args);
   hopper::Forward p{};
+  hopper::describe(args, p);
   p.out = {out.raw(), out.stride(0), out.stride(1), out.stride(2)};
   p.logsumexp = TensorView(args.logsumexp).template data<float>();
-  p.heads = static_cast<int>(query.size(1));
-  p.queries = static_cast<int>(query.size(2));
-  p.keys = static_cast<int>(key.size(2));
-  p.group = static_cast<int>(query.size(1) / key.size(1));
-  p.first = band.first;
-  p.last = band.last;
-  p.scale = static_cast<float>(args.scale);
-  p.scale_log2 = static_cast<float>(args.scale * 1.4426950408889634);
   p.row_tiles = (p.queries + S::kRows - 1) / S::kRows;
   p.pairs = static_cast<int>(query.size(0)) * p.heads;
   const Properties& device = properties(ctx.device.index);
@@ -87,7 +63,6 @@ void run(mt_ctx& ctx, const Args& args) {
   p.counters = counters_of(ctx);
 
   const int padded = (p.keys + S::kKeys - 1) / S::kKeys * S::kKeys;
-  p.kept = hopper::kept_factor(args.dropout_p);
   if constexpr (kBits == hopper::BitsAre::kMask) {
     p.bits = hopper::mask_bits(ctx, args.attn_mask, false, p.keys, padded);
   } else if constexpr (kBits == hopper::BitsAre::kDropout) {
@@ -111,7 +86,7 @@ void run(mt_ctx& ctx, const Args& args) {
 
 void forward(mt_ctx& ctx, const Args& args) {
   const TensorView query = args.query;
-  with_width(query.size(3), [&](auto width) {
+  hopper::with_width(Widths(), query.size(3), [&](auto width) {
     constexpr int kWidth = decltype(width)::value;
     hopper::with_type(query.dtype(), [&](auto type) {
       hopper::with_bits(

@@ -1,5 +1,5 @@
-// Factorizations and solves of large matrices by cuSOLVER and cuBLAS. Batches of matrices up to
-// kBatched rows are one call, others one call for each matrix.
+// Factorizations and solves of large matrices, and of all complex ones, by cuSOLVER and cuBLAS.
+// Batches of real matrices up to kBatched rows are one call, others one call for each matrix.
 #if __has_include(<cusolverDn.h>)
 
 #include <algorithm>
@@ -25,7 +25,10 @@ using sdk::TensorView;
 
 constexpr int64_t kBatched = 256;
 
-bool is_batched(const Columns& x) { return x.count() > 1 && x.rows() <= kBatched; }
+template <class T>
+bool is_batched(const Columns& x) {
+  return !is_complex_number<T> && x.count() > 1 && x.rows() <= kBatched;
+}
 
 // The library's array of the addresses of matrices.
 template <class T>
@@ -40,8 +43,9 @@ int32_t* infos_of(mt_ctx& ctx, int64_t count) { return scratch<int32_t>(ctx, cou
 
 // ---- Cholesky
 
+template <bool kComplex>
 const char* cholesky_supports(const mt_args_linalg_cholesky_ex& args) {
-  return library_reason(args.self);
+  return library_reason(args.self, kComplex);
 }
 
 void cholesky(mt_ctx& ctx, const mt_args_linalg_cholesky_ex& args) {
@@ -55,9 +59,9 @@ void cholesky(mt_ctx& ctx, const mt_args_linalg_cholesky_ex& args) {
   const int n = static_cast<int>(to.rows()), count = static_cast<int>(to.count());
   const cublasFillMode_t part = args.upper ? CUBLAS_FILL_MODE_UPPER : CUBLAS_FILL_MODE_LOWER;
   move(ctx, self, to.view());
-  visit_matrix_type(self.dtype(), [&](auto tag) {
+  visit_any_matrix_type(self.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if (is_batched(to)) {
+    if (is_batched<T>(to)) {
       MYTORCH_SOLVE(T, potrfBatched, handle, part, n, addresses_of<T>(ctx, to), n, infos.at<int>(0),
                     count);
       return;
@@ -77,7 +81,10 @@ void cholesky(mt_ctx& ctx, const mt_args_linalg_cholesky_ex& args) {
 
 // ---- LU
 
-const char* lu_supports(const mt_args_linalg_lu_factor_ex& args) { return library_reason(args.A); }
+template <bool kComplex>
+const char* lu_supports(const mt_args_linalg_lu_factor_ex& args) {
+  return library_reason(args.A, kComplex);
+}
 
 void lu(mt_ctx& ctx, const mt_args_linalg_lu_factor_ex& args) {
   static const MatrixSites sites("linalg_lu_factor_ex", kSingular);
@@ -90,9 +97,9 @@ void lu(mt_ctx& ctx, const mt_args_linalg_lu_factor_ex& args) {
   const int m = static_cast<int>(to.rows()), n = static_cast<int>(to.columns());
   const int count = static_cast<int>(to.count());
   move(ctx, a, to.view());
-  visit_matrix_type(a.dtype(), [&](auto tag) {
+  visit_any_matrix_type(a.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if (is_batched(to) && m == n) {
+    if (is_batched<T>(to) && m == n) {
       MYTORCH_BLAS(T, getrfBatched, blas_handle_of(ctx), n, addresses_of<T>(ctx, to), n,
                    pivots.at<int>(0), infos.at<int>(0), count);
       return;
@@ -114,9 +121,10 @@ void lu(mt_ctx& ctx, const mt_args_linalg_lu_factor_ex& args) {
   infos.store();
 }
 
+template <bool kComplex>
 const char* lu_solve_supports(const mt_args_linalg_lu_solve& args) {
-  const char* reason = library_reason(args.LU);
-  return reason != nullptr ? reason : library_reason(args.out);
+  const char* reason = library_reason(args.LU, kComplex);
+  return reason != nullptr ? reason : library_reason(args.out, kComplex);
 }
 
 void lu_solve(mt_ctx& ctx, const mt_args_linalg_lu_solve& args) {
@@ -124,8 +132,12 @@ void lu_solve(mt_ctx& ctx, const mt_args_linalg_lu_solve& args) {
   const TensorView factors = args.LU, right = args.B, out = args.out;
   if (out.numel() == 0) return;
   const auto batch = sdk::batch_shape(out);
-  // X A = B is A^T X^T = B^T.
-  const bool left = args.left != 0, transposed = left == (args.adjoint != 0);
+  // X A = B is A^T X^T = B^T, and X A^H = B is A conj(X^T) = conj(B^T).
+  const bool left = args.left != 0, adjoint = args.adjoint != 0, conjugated = !left && adjoint;
+  const bool complex = sdk::is_complex(out.dtype());
+  const cublasOperation_t op = left != adjoint   ? CUBLAS_OP_N
+                               : left && complex ? CUBLAS_OP_C
+                                                 : CUBLAS_OP_T;
   const Transposed flipped_out(out), flipped_right(right);
   Columns lu(ctx, factors, batch), given(ctx, args.pivots, batch, 1),
       x(ctx, left ? out : flipped_out.view(), batch);
@@ -137,10 +149,10 @@ void lu_solve(mt_ctx& ctx, const mt_args_linalg_lu_solve& args) {
   check_pivots(ctx, given.at<int32_t>(0), int64_t{count} * n, n, pivots,
                faults_of(ctx, site, 0, n));
   move(ctx, left ? right : flipped_right.view(), x.view());
-  const cublasOperation_t op = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-  visit_matrix_type(out.dtype(), [&](auto tag) {
+  if (conjugated) conjugate(ctx, x);
+  visit_any_matrix_type(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if (is_batched(lu)) {
+    if (is_batched<T>(lu)) {
       int info = 0;
       MYTORCH_BLAS(T, getrsBatched, blas_handle_of(ctx), op, n, columns, addresses_of<T>(ctx, lu),
                    n, pivots, addresses_of<T>(ctx, x), n, &info, count);
@@ -153,22 +165,25 @@ void lu_solve(mt_ctx& ctx, const mt_args_linalg_lu_solve& args) {
                     info);
     }
   });
+  if (conjugated) conjugate(ctx, x);
   x.store();
 }
 
 // ---- triangular solves
 
+template <bool kComplex>
 const char* triangular_supports(const mt_args_linalg_solve_triangular& args) {
-  const char* reason = library_reason(args.self);
-  return reason != nullptr ? reason : library_reason(args.out);
+  const char* reason = library_reason(args.self, kComplex);
+  return reason != nullptr ? reason : library_reason(args.out, kComplex);
 }
 
 void triangular(mt_ctx& ctx, const mt_args_linalg_solve_triangular& args) {
   const TensorView self = args.self, right = args.B, out = args.out;
   if (out.numel() == 0) return;
   const auto batch = sdk::batch_shape(out);
-  // A row-major triangle is the other triangle by columns, so neither is copied.
-  const bool by_rows = self.stride(-1) == 1 && self.stride(-2) != 1;
+  // A row-major triangle is the other triangle by columns, so of real ones neither is copied.
+  const bool by_rows =
+      !sdk::is_complex(self.dtype()) && self.stride(-1) == 1 && self.stride(-2) != 1;
   const Transposed flipped(self);
   Columns a(ctx, by_rows ? flipped.view() : self, batch), x(ctx, out, batch);
   a.load();
@@ -181,10 +196,10 @@ void triangular(mt_ctx& ctx, const mt_args_linalg_solve_triangular& args) {
   const cublasDiagType_t unit = args.unitriangular ? CUBLAS_DIAG_UNIT : CUBLAS_DIAG_NON_UNIT;
   const int m = static_cast<int>(x.rows()), n = static_cast<int>(x.columns());
   const int lda = static_cast<int>(a.rows());
-  visit_matrix_type(out.dtype(), [&](auto tag) {
+  visit_any_matrix_type(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const T one = 1;
-    if (is_batched(a)) {
+    const T one = number<T>(1);
+    if (is_batched<T>(a)) {
       MYTORCH_BLAS(T, trsmBatched, handle, side, part, op, unit, m, n, &one,
                    addresses_of<T>(ctx, a), lda, addresses_of<T>(ctx, x), m,
                    static_cast<int>(x.count()));
@@ -218,16 +233,20 @@ void form_product(mt_ctx& ctx, const Columns& x, int64_t k, const T* tau) {
   const cusolverDnHandle_t handle = solver_handle_of(ctx);
   const int m = static_cast<int>(x.rows()), n = static_cast<int>(x.columns());
   int size = 0;
-  MYTORCH_SOLVE(T, orgqr_bufferSize, handle, m, n, static_cast<int>(k), x.at<T>(0), m, tau, &size);
+  MYTORCH_SOLVE_EITHER(T, orgqr_bufferSize, ungqr_bufferSize, handle, m, n, static_cast<int>(k),
+                       x.at<T>(0), m, tau, &size);
   T* const work = scratch<T>(ctx, size);
   int32_t* const info = infos_of(ctx, 1);
   for (int64_t b = 0; b < x.count(); ++b) {
-    MYTORCH_SOLVE(T, orgqr, handle, m, n, static_cast<int>(k), x.at<T>(b), m, tau + b * k, work,
-                  size, info);
+    MYTORCH_SOLVE_EITHER(T, orgqr, ungqr, handle, m, n, static_cast<int>(k), x.at<T>(b), m,
+                         tau + b * k, work, size, info);
   }
 }
 
-const char* geqrf_supports(const mt_args_geqrf& args) { return library_reason(args.self); }
+template <bool kComplex>
+const char* geqrf_supports(const mt_args_geqrf& args) {
+  return library_reason(args.self, kComplex);
+}
 
 void geqrf(mt_ctx& ctx, const mt_args_geqrf& args) {
   const TensorView self = args.self;
@@ -235,7 +254,7 @@ void geqrf(mt_ctx& ctx, const mt_args_geqrf& args) {
   const auto batch = sdk::batch_shape(self);
   Columns x(ctx, args.a, batch), tau(ctx, args.tau, batch, 1);
   move(ctx, self, x.view());
-  visit_matrix_type(self.dtype(), [&](auto tag) {
+  visit_any_matrix_type(self.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     factorize<T>(ctx, x, tau.at<T>(0), tau.rows());
   });
@@ -243,9 +262,10 @@ void geqrf(mt_ctx& ctx, const mt_args_geqrf& args) {
   tau.store();
 }
 
+template <bool kComplex>
 const char* qr_supports(const mt_args_linalg_qr& args) {
-  if (const char* reason = library_reason(args.A)) return reason;
-  return args.mode[1] == 0 ? nullptr : library_reason(args.Q);
+  if (const char* reason = library_reason(args.A, kComplex)) return reason;
+  return args.mode[1] == 0 ? nullptr : library_reason(args.Q, kComplex);
 }
 
 void qr(mt_ctx& ctx, const mt_args_linalg_qr& args) {
@@ -259,7 +279,7 @@ void qr(mt_ctx& ctx, const mt_args_linalg_qr& args) {
   Columns x(ctx, a, batch, 2, true);
   x.load();
   const int64_t k = std::min(x.rows(), x.columns());
-  visit_matrix_type(a.dtype(), [&](auto tag) {
+  visit_any_matrix_type(a.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* const tau = scratch<T>(ctx, x.count() * k);
     factorize<T>(ctx, x, tau, k);
@@ -273,8 +293,9 @@ void qr(mt_ctx& ctx, const mt_args_linalg_qr& args) {
   });
 }
 
+template <bool kComplex>
 const char* product_supports(const mt_args_linalg_householder_product& args) {
-  return library_reason(args.input);
+  return library_reason(args.input, kComplex);
 }
 
 void product_of_reflections(mt_ctx& ctx, const mt_args_linalg_householder_product& args) {
@@ -285,24 +306,35 @@ void product_of_reflections(mt_ctx& ctx, const mt_args_linalg_householder_produc
   if (tau.rows() == 0) return set_identity(ctx, out);
   move(ctx, input, x.view());
   tau.load();
-  visit_matrix_type(input.dtype(), [&](auto tag) {
+  visit_any_matrix_type(input.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     form_product<T>(ctx, x, tau.rows(), tau.at<T>(0));
   });
   x.store();
 }
 
+template <bool kComplex>
+void register_factors(KernelEntries& kernels) {
+  constexpr uint32_t kTakes = MT_TAKES_STRIDED | (kComplex ? uint32_t{MT_TAKES_COMPLEX} : 0);
+  const char* const name = kComplex ? "cusolver_complex" : "cusolver";
+  const auto add = [&](auto entry) { kernels.push_back(entry); };
+  add(sdk::kernel<&cholesky, &cholesky_supports<kComplex>>(name, kTakes));
+  add(sdk::kernel<&lu, &lu_supports<kComplex>>(name, kTakes));
+  add(sdk::kernel<&lu_solve, &lu_solve_supports<kComplex>>(name, kTakes));
+  add(sdk::kernel<&triangular, &triangular_supports<kComplex>>(
+      kComplex ? "cublas_complex" : "cublas", kTakes));
+  add(sdk::kernel<&geqrf, &geqrf_supports<kComplex>>(name, kTakes));
+  add(sdk::kernel<&qr, &qr_supports<kComplex>>(name, kTakes));
+  add(sdk::kernel<&product_of_reflections, &product_supports<kComplex>>(name, kTakes));
+}
+
 }  // namespace
 
-void register_cusolver_factors(KernelEntries& kernels) {
-  constexpr uint32_t kTakes = MT_TAKES_STRIDED;
-  kernels.push_back(sdk::kernel<&cholesky, &cholesky_supports>("cusolver", kTakes));
-  kernels.push_back(sdk::kernel<&lu, &lu_supports>("cusolver", kTakes));
-  kernels.push_back(sdk::kernel<&lu_solve, &lu_solve_supports>("cusolver", kTakes));
-  kernels.push_back(sdk::kernel<&triangular, &triangular_supports>("cublas", kTakes));
-  kernels.push_back(sdk::kernel<&geqrf, &geqrf_supports>("cusolver", kTakes));
-  kernels.push_back(sdk::kernel<&qr, &qr_supports>("cusolver", kTakes));
-  kernels.push_back(sdk::kernel<&product_of_reflections, &product_supports>("cusolver", kTakes));
+void register_cusolver_factors(KernelEntries& kernels) { register_factors<false>(kernels); }
+
+void register_cusolver_complex(KernelEntries& kernels) {
+  register_factors<true>(kernels);
+  register_complex_spectra(kernels);
 }
 
 }  // namespace mytorch::cuda

@@ -1,4 +1,4 @@
-// Eigenvalues and singular values of large matrices by cuSOLVER.
+// Eigenvalues and singular values of large matrices, and of all complex ones, by cuSOLVER.
 #if __has_include(<cusolverDn.h>)
 
 #include <algorithm>
@@ -22,8 +22,9 @@ using sdk::TensorView;
 
 // ---- eigenvalues, by divide and conquer
 
+template <bool kComplex>
 const char* eigh_supports(const mt_args_linalg_eigh_forward& args) {
-  return library_reason(args.self);
+  return library_reason(args.self, kComplex);
 }
 
 void eigh(mt_ctx& ctx, const mt_args_linalg_eigh_forward& args) {
@@ -43,12 +44,13 @@ void eigh(mt_ctx& ctx, const mt_args_linalg_eigh_forward& args) {
   const cublasFillMode_t part = upper ? CUBLAS_FILL_MODE_UPPER : CUBLAS_FILL_MODE_LOWER;
   const int64_t n = x.rows();
   int32_t* const infos = scratch<int32_t>(ctx, x.count());
-  visit_matrix_type(self.dtype(), [&](auto tag) {
+  visit_any_matrix_type(self.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const cudaDataType type = std::is_same_v<T, float> ? CUDA_R_32F : CUDA_R_64F;
+    using Real = RealOf<T>;
+    constexpr cudaDataType type = kDataType<T>, real = kDataType<Real>;
     size_t on_device = 0, on_host = 0;
     check(solver().cusolverDnXsyevd_bufferSize(handle, solver_params(), mode, part, n, type,
-                                               x.at<T>(0), n, type, values.at<T>(0), type,
+                                               x.at<T>(0), n, real, values.at<Real>(0), type,
                                                &on_device, &on_host),
           "cusolverDnXsyevd_bufferSize");
     void* const work = scratch_bytes(ctx, std::max<size_t>(on_device, 1));
@@ -56,7 +58,7 @@ void eigh(mt_ctx& ctx, const mt_args_linalg_eigh_forward& args) {
     std::vector<char> host(on_host);
     for (int64_t b = 0; b < x.count(); ++b) {
       check(solver().cusolverDnXsyevd(handle, solver_params(), mode, part, n, type, x.at<T>(b), n,
-                                      type, values.at<T>(b), type, work, on_device, host.data(),
+                                      real, values.at<Real>(b), type, work, on_device, host.data(),
                                       on_host, infos + b),
             "cusolverDnXsyevd");
     }
@@ -65,21 +67,22 @@ void eigh(mt_ctx& ctx, const mt_args_linalg_eigh_forward& args) {
   note_infos(ctx, infos, x.count(), 0, not_done.of(ctx, self));
   values.store();
   if (!vectors) return;
-  fix_signs(ctx, x, n, nullptr);
+  fix_phases(ctx, x, n, nullptr);
   x.store();
 }
 
-// ---- singular values, by the polar decomposition if there is one, else by one-sided Jacobi
-// rotations, which take twice as long and are less accurate
+// ---- singular values, by the polar decomposition if there is one, of real matrices, else by
+// one-sided Jacobi rotations, which take twice as long and are less accurate
 
+template <bool kComplex>
 const char* svd_supports(const mt_args_linalg_svd_forward& args) {
-  if (const char* reason = library_reason(args.self)) return reason;
+  if (const char* reason = library_reason(args.self, kComplex)) return reason;
   if (args.compute_uv == 0) return nullptr;
-  const char* reason = library_reason(args.U);
-  return reason != nullptr ? reason : library_reason(args.Vh);
+  const char* reason = library_reason(args.U, kComplex);
+  return reason != nullptr ? reason : library_reason(args.Vh, kComplex);
 }
 
-// The operands of the library, m >= n: x = u diag(values) v^T.
+// The operands of the library, m >= n: x = u diag(values) v^H.
 struct Decomposition {
   const Columns &x, &values, &u, &v;
   cusolverEigMode_t mode;
@@ -93,7 +96,7 @@ struct Decomposition {
 template <class T>
 bool by_polar_decomposition(mt_ctx& ctx, const Decomposition& d, int32_t* infos) {
   const cusolverDnHandle_t handle = solver_handle_of(ctx);
-  const cudaDataType type = std::is_same_v<T, float> ? CUDA_R_32F : CUDA_R_64F;
+  constexpr cudaDataType type = kDataType<T>;
   const int64_t m = d.m(), n = d.n();
   size_t on_device = 0, on_host = 0;
   check(solver().cusolverDnXgesvdp_bufferSize(handle, solver_params(), d.mode, d.economic, m, n,
@@ -118,16 +121,18 @@ bool by_polar_decomposition(mt_ctx& ctx, const Decomposition& d, int32_t* infos)
 
 template <class T>
 void by_rotations(mt_ctx& ctx, const Decomposition& d, int32_t* infos) {
-  thread_local const gesvdjInfo_t options = jacobi_options(std::numeric_limits<T>::epsilon());
+  using Real = RealOf<T>;
+  thread_local const gesvdjInfo_t options = jacobi_options(std::numeric_limits<Real>::epsilon());
   const cusolverDnHandle_t handle = solver_handle_of(ctx);
   const int m = d.m(), n = d.n();
   int size = 0;
   MYTORCH_SOLVE(T, gesvdj_bufferSize, handle, d.mode, d.economic, m, n, d.x.at<T>(0), m,
-                d.values.at<T>(0), d.u.at<T>(0), m, d.v.at<T>(0), n, &size, options);
+                d.values.at<Real>(0), d.u.at<T>(0), m, d.v.at<T>(0), n, &size, options);
   T* const work = scratch<T>(ctx, size);
   for (int64_t b = 0; b < d.x.count(); ++b) {
-    MYTORCH_SOLVE(T, gesvdj, handle, d.mode, d.economic, m, n, d.x.at<T>(b), m, d.values.at<T>(b),
-                  d.u.at<T>(b), m, d.v.at<T>(b), n, work, size, infos + b, options);
+    MYTORCH_SOLVE(T, gesvdj, handle, d.mode, d.economic, m, n, d.x.at<T>(b), m,
+                  d.values.at<Real>(b), d.u.at<T>(b), m, d.v.at<T>(b), n, work, size, infos + b,
+                  options);
   }
 }
 
@@ -142,7 +147,9 @@ void svd(mt_ctx& ctx, const mt_args_linalg_svd_forward& args) {
   }
   check_not_captured(ctx, "linalg_svd", "results of its first steps on the host");
   const auto batch = sdk::batch_shape(self);
-  const bool wide = self.size(-2) < self.size(-1);  // then A^T = V S U^T
+  // The library gives A = u S v^H for m >= n: u is U and v is V. Else it is given A^T, so that u is
+  // the transpose of V^H and v is conj(U). So v is the conjugate of what is stored, in both cases.
+  const bool wide = self.size(-2) < self.size(-1);
   const Transposed flipped(self), flipped_vh(vectors ? TensorView(args.Vh) : self);
   Columns x(ctx, wide ? flipped.view() : self, batch, 2, true), values(ctx, args.S, batch, 1);
   // Vectors that are not wanted are not referenced.
@@ -160,30 +167,38 @@ void svd(mt_ctx& ctx, const mt_args_linalg_svd_forward& args) {
     refuse_not_finite(ctx, x, Part::kAll, not_finite.of(ctx, self));
   };
   load();
-  visit_matrix_type(self.dtype(), [&](auto tag) {
+  visit_any_matrix_type(self.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    constexpr int64_t kLeast = 64;  // columns from which on the polar decomposition is faster
-    if (vectors && d.n() >= kLeast && (d.economic != 0 || d.m() == d.n())) {
-      if (by_polar_decomposition<T>(ctx, d, infos)) return;
-      load();
+    if constexpr (!is_complex_number<T>) {
+      constexpr int64_t kLeast = 64;  // columns from which on the polar decomposition is faster
+      if (vectors && d.n() >= kLeast && (d.economic != 0 || d.m() == d.n())) {
+        if (by_polar_decomposition<T>(ctx, d, infos)) return;
+        load();
+      }
     }
     by_rotations<T>(ctx, d, infos);
   });
   note_infos(ctx, infos, x.count(), 0, not_done.of(ctx, self));
   values.store();
   if (!vectors) return;
-  fix_signs(ctx, u, values.rows(), &v);
+  conjugate(ctx, d.v);
+  fix_phases(ctx, u, values.rows(), &v);
   u.store();
   v.store();
 }
 
+template <bool kComplex>
+void register_spectra(KernelEntries& kernels) {
+  constexpr uint32_t kTakes = MT_TAKES_STRIDED | (kComplex ? uint32_t{MT_TAKES_COMPLEX} : 0);
+  const char* const name = kComplex ? "cusolver_complex" : "cusolver";
+  kernels.push_back(sdk::kernel<&eigh, &eigh_supports<kComplex>>(name, kTakes));
+  kernels.push_back(sdk::kernel<&svd, &svd_supports<kComplex>>(name, kTakes));
+}
+
 }  // namespace
 
-void register_cusolver_spectra(KernelEntries& kernels) {
-  constexpr uint32_t kTakes = MT_TAKES_STRIDED;
-  kernels.push_back(sdk::kernel<&eigh, &eigh_supports>("cusolver", kTakes));
-  kernels.push_back(sdk::kernel<&svd, &svd_supports>("cusolver", kTakes));
-}
+void register_cusolver_spectra(KernelEntries& kernels) { register_spectra<false>(kernels); }
+void register_complex_spectra(KernelEntries& kernels) { register_spectra<true>(kernels); }
 
 }  // namespace mytorch::cuda
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include "backends/cuda/common/move.h"
 #include "backends/cuda/common/strided.cuh"
@@ -20,6 +21,30 @@ template <class F>
 void visit_matrix_type(mt_dtype dtype, F&& f) {
   if (sdk::is_dtype<float>(dtype)) return f(sdk::TypeTag<float>{});
   f(sdk::TypeTag<double>{});
+}
+
+// Complex numbers are float2 and double2, which are cuSOLVER's and cuBLAS's types, too.
+template <class T>
+inline constexpr bool is_complex_number = std::is_same_v<T, float2> || std::is_same_v<T, double2>;
+// The type of the parts of a complex number; a real type itself.
+template <class T>
+using RealOf = std::conditional_t<std::is_same_v<T, float2>, float,
+                                  std::conditional_t<std::is_same_v<T, double2>, double, T>>;
+// A real number as one of type T.
+template <class T>
+inline __host__ __device__ T number(RealOf<T> x) {
+  if constexpr (is_complex_number<T>) {
+    return {x, 0};
+  } else {
+    return x;
+  }
+}
+// Calls f as visit_matrix_type does, or with the type of complex numbers.
+template <class F>
+void visit_any_matrix_type(mt_dtype dtype, F&& f) {
+  if (!sdk::is_complex(dtype)) return visit_matrix_type(dtype, f);
+  if (dtype.bits == 128) return f(sdk::TypeTag<double2>{});
+  f(sdk::TypeTag<float2>{});
 }
 
 // The first matrix (..., m, n) of an operand, or with `dims` 1 its first vector (..., n), which is

@@ -11,6 +11,66 @@ namespace {
 
 using sdk::TensorView;
 
+// ---- numbers, real and complex
+
+template <class T>
+__device__ bool is_finite(T x) {
+  if constexpr (is_complex_number<T>) {
+    return is_finite(x.x) && is_finite(x.y);
+  } else {
+    return x * 0 == 0;
+  }
+}
+template <class T>
+__device__ bool is_nan(T x) {
+  if constexpr (is_complex_number<T>) {
+    return is_nan(x.x) || is_nan(x.y);
+  } else {
+    return x != x;
+  }
+}
+template <class T>
+__device__ RealOf<T> magnitude(T x) {
+  if constexpr (is_complex_number<T>) {
+    return hypot(x.x, x.y);
+  } else {
+    return fabs(x);
+  }
+}
+template <class T>
+__device__ T conjugate_of(T x) {
+  if constexpr (is_complex_number<T>) x.y = -x.y;
+  return x;
+}
+template <class T>
+__device__ T product_of(T a, T b) {
+  if constexpr (is_complex_number<T>) {
+    return {a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x};
+  } else {
+    return a * b;
+  }
+}
+// Whether a number needs a factor of magnitude 1 to become real and positive, and that factor.
+template <class T>
+__device__ bool needs_turn(T x) {
+  if constexpr (is_complex_number<T>) {
+    return magnitude(x) != 0;
+  } else {
+    return x < 0;
+  }
+}
+template <class T>
+__device__ T turn_of(T x) {
+  if constexpr (is_complex_number<T>) {
+    const RealOf<T> length = magnitude(x);
+    return {x.x / length, x.y / -length};
+  } else {
+    return -1;
+  }
+}
+
+// ---- kernels
+
 template <class T>
 __global__ void __launch_bounds__(256) find_nan_pivots(int64_t count, int64_t n, const T* factors,
                                                        int32_t* infos, MatrixFaults faults) {
@@ -20,7 +80,7 @@ __global__ void __launch_bounds__(256) find_nan_pivots(int64_t count, int64_t n,
     __syncthreads();
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
       const T pivot = factors[b * n * n + i * n + i];
-      if (pivot != pivot) atomicMin(&first, static_cast<int>(i) + 1);
+      if (is_nan(pivot)) atomicMin(&first, static_cast<int>(i) + 1);
     }
     __syncthreads();
     if (threadIdx.x == 0 && first != INT32_MAX) {
@@ -40,7 +100,7 @@ __global__ void __launch_bounds__(256)
     T* const column = factors + c * n;
     const bool failed = infos[b] != 0;
     const int64_t first = failed || !upper ? 0 : j + 1, last = failed || upper ? n : j;
-    const T value = failed ? std::numeric_limits<T>::quiet_NaN() : T(0);
+    const T value = number<T>(failed ? std::numeric_limits<RealOf<T>>::quiet_NaN() : 0);
     for (int64_t i = first + threadIdx.x; i < last; i += blockDim.x) column[i] = value;
   }
 }
@@ -53,7 +113,7 @@ __global__ void upper_elements(Strided<1> batch, int64_t m, int64_t rows, int64_
     const int64_t b = e / (rows * n), i = e % rows, j = e / rows % n;
     int64_t at[1];
     batch.offsets(b, at);
-    to.data[at[0] + i * to.row + j * to.column] = i <= j ? from[b * m * n + j * m + i] : T(0);
+    to.data[at[0] + i * to.row + j * to.column] = i <= j ? from[b * m * n + j * m + i] : T{};
   }
 }
 
@@ -68,7 +128,7 @@ template <class T>
 __global__ void find_not_finite(int64_t count, int64_t m, int64_t n, Part part, const T* x,
                                 int32_t* found, MatrixFaults faults) {
   for (int64_t e = first_element(); e < count * m * n; e += grid_step()) {
-    if (x[e] * 0 == 0) continue;
+    if (is_finite(x[e])) continue;
     const int64_t b = e / (m * n), i = e % m, j = e / m % n;
     if (part == Part::kAll || (part == Part::kUpper ? i <= j : i >= j)) {
       found[b] = 1;
@@ -80,27 +140,37 @@ template <class T>
 __global__ void clear_found(int64_t count, int64_t numel, T* x, const int32_t* found) {
   for (int64_t b = blockIdx.y; b < count; b += gridDim.y) {
     if (found[b] == 0) continue;
-    for (int64_t e = first_element(); e < numel; e += grid_step()) x[b * numel + e] = 0;
+    for (int64_t e = first_element(); e < numel; e += grid_step()) x[b * numel + e] = T{};
   }
 }
 
 // A warp for each vector.
 template <class T>
 __global__ void __launch_bounds__(256)
-    flip_vectors(int64_t batch, int64_t count, T* vectors, int64_t rows, int64_t columns,
+    turn_vectors(int64_t batch, int64_t count, T* vectors, int64_t rows, int64_t columns,
                  T* partners, int64_t partner_rows, int64_t partner_columns) {
   const int64_t warps = int64_t{gridDim.x} * warps_of_block();
   for (int64_t c = int64_t{blockIdx.x} * warps_of_block() + warp_of(); c < batch * count;
        c += warps) {
     const int64_t b = c / count, j = c % count;
     T* const own = vectors + (b * columns + j) * rows;
-    const T sign = sign_of_vector<T>(static_cast<int>(rows), [&](int i) { return own[i]; });
-    if (sign > 0) continue;
-    for (int64_t i = lane_of(); i < rows; i += 32) own[i] = -own[i];
+    const int first =
+        first_large<RealOf<T>>(static_cast<int>(rows), [&](int i) { return magnitude(own[i]); });
+    if (first == rows || !needs_turn(own[first])) continue;
+    const T factor = turn_of(own[first]);
+    __syncwarp();  // all lanes have read the element that one of them changes
+    for (int64_t i = lane_of(); i < rows; i += 32) own[i] = product_of(own[i], factor);
     if (partners == nullptr) continue;
     T* const other = partners + (b * partner_columns + j) * partner_rows;
-    for (int64_t i = lane_of(); i < partner_rows; i += 32) other[i] = -other[i];
+    for (int64_t i = lane_of(); i < partner_rows; i += 32) {
+      other[i] = product_of(other[i], conjugate_of(factor));
+    }
   }
+}
+
+template <class T>
+__global__ void conjugate_elements(int64_t numel, T* x) {
+  for (int64_t e = first_element(); e < numel; e += grid_step()) x[e] = conjugate_of(x[e]);
 }
 
 __global__ void clamp_pivots(const int32_t* from, int64_t count, int64_t rows, int32_t* to,
@@ -121,7 +191,7 @@ __global__ void addresses(char* first, int64_t step, int64_t count, void** to) {
 void finish_cholesky(mt_ctx& ctx, const Columns& factors, bool upper, int32_t* infos,
                      const MatrixFaults& faults) {
   const int64_t n = factors.rows(), count = factors.count();
-  visit_matrix_type(factors.view().dtype(), [&](auto tag) {
+  visit_any_matrix_type(factors.view().dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     Grid grid;
     grid.blocks = dim3(static_cast<unsigned>(std::min<int64_t>(count, 65535)));
@@ -137,7 +207,7 @@ void finish_cholesky(mt_ctx& ctx, const Columns& factors, bool upper, int32_t* i
 void copy_upper(mt_ctx& ctx, const Columns& from, const TensorView& to) {
   if (to.numel() == 0) return;
   const auto batch = batch_loop<1>(sdk::batch_shape(to), {to}, {2});
-  visit_matrix_type(to.dtype(), [&](auto tag) {
+  visit_any_matrix_type(to.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     launch(ctx, "upper_elements", upper_elements<T>, grid_for(ctx, to.numel(), 256), batch,
            from.rows(), to.size(-2), to.size(-1), static_cast<const T*>(from.at<T>(0)),
@@ -156,7 +226,7 @@ void refuse_not_finite(mt_ctx& ctx, const Columns& matrices, Part part,
   int32_t* const found = scratch<int32_t>(ctx, count);
   use_device(ctx);
   CUDA(cudaMemsetAsync(found, 0, static_cast<size_t>(count) * sizeof(int32_t), stream_of(ctx)));
-  visit_matrix_type(matrices.view().dtype(), [&](auto tag) {
+  visit_any_matrix_type(matrices.view().dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     launch(ctx, "find_not_finite", find_not_finite<T>, grid_for(ctx, count * m * n, 256), count, m,
            n, part, static_cast<const T*>(matrices.at<T>(0)), found, faults);
@@ -168,14 +238,26 @@ void refuse_not_finite(mt_ctx& ctx, const Columns& matrices, Part part,
   });
 }
 
-void fix_signs(mt_ctx& ctx, const Columns& vectors, int64_t count, const Columns* partners) {
-  visit_matrix_type(vectors.view().dtype(), [&](auto tag) {
+void fix_phases(mt_ctx& ctx, const Columns& vectors, int64_t count, const Columns* partners) {
+  visit_any_matrix_type(vectors.view().dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    launch(ctx, "flip_vectors", flip_vectors<T>, grid_for(ctx, vectors.count() * count * 32, 256),
+    launch(ctx, "turn_vectors", turn_vectors<T>, grid_for(ctx, vectors.count() * count * 32, 256),
            vectors.count(), count, vectors.at<T>(0), vectors.rows(), vectors.columns(),
            partners == nullptr ? nullptr : partners->at<T>(0),
            partners == nullptr ? int64_t{0} : partners->rows(),
            partners == nullptr ? int64_t{0} : partners->columns());
+  });
+}
+
+void conjugate(mt_ctx& ctx, const Columns& matrices) {
+  const int64_t numel = matrices.count() * matrices.rows() * matrices.columns();
+  if (numel == 0) return;
+  visit_any_matrix_type(matrices.view().dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (is_complex_number<T>) {
+      launch(ctx, "conjugate_elements", conjugate_elements<T>, grid_for(ctx, numel, 256), numel,
+             matrices.at<T>(0));
+    }
   });
 }
 

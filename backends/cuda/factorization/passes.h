@@ -10,7 +10,7 @@ namespace mytorch::cuda {
 // Sets the matrices of a tensor to the identity.
 void set_identity(mt_ctx& ctx, const sdk::TensorView& to);
 
-// The matrices of the following functions lie in `columns`, of type float or double.
+// The matrices of the following functions lie in `columns`; they are real or complex.
 
 // Sets infos of matrices whose factor has a NaN, which the library may take for positive; clears
 // the other triangle, and makes what was not factorized NaN.
@@ -25,9 +25,11 @@ void note_infos(mt_ctx& ctx, const int32_t* infos, int64_t count, int32_t less,
 enum class Part { kAll, kLower, kUpper };
 // Records a fault for each matrix with an element that is not finite, and sets it to zero.
 void refuse_not_finite(mt_ctx& ctx, const Columns& matrices, Part part, const MatrixFaults& faults);
-// Gives the first `count` columns of `vectors` the signs of the convention (sdk::needs_flip), and
-// changes those of `partners`, if there are any, with them.
-void fix_signs(mt_ctx& ctx, const Columns& vectors, int64_t count, const Columns* partners);
+// Multiplies the first `count` columns of `vectors` by the factors of sdk::unique_factor, and those
+// of `partners`, if there are any, by their conjugates.
+void fix_phases(mt_ctx& ctx, const Columns& vectors, int64_t count, const Columns* partners);
+// Replaces matrices by their conjugates, which real ones are already.
+void conjugate(mt_ctx& ctx, const Columns& matrices);
 // Records a fault for each pivot that is not in [1, rows], and sets `to` to the nearest one that
 // is. Both are contiguous.
 void check_pivots(mt_ctx& ctx, const int32_t* from, int64_t count, int64_t rows, int32_t* to,

@@ -77,7 +77,8 @@ gesvdjInfo_t jacobi_options(double tolerance) {
   return options;
 }
 
-const char* library_reason(const sdk::TensorView& x) {
+const char* library_reason(const sdk::TensorView& x, bool complex) {
+  if (complex && !sdk::is_complex(x.dtype())) return "this kernel is for complex matrices";
   constexpr int64_t kMost = int64_t{1} << 28;
   const int64_t m = x.size(-2), n = x.size(-1);
   if (m > kMost || n > kMost || m * n > kMost) return "a matrix has more than 2^28 elements";

@@ -5,50 +5,45 @@
 #include <cusolverDn.h>
 
 #include <cstdint>
-#include <string>
 #include <type_traits>
+#include <vector>
 
+#include "backends/cuda/factorization/operands.h"
 #include "backends/cuda/runtime/sdk.h"
 #include "mytorch/backend/library.h"
 
 namespace mytorch::cuda {
 
-#define MYTORCH_SOLVER_TYPED(F, name) F(cusolverDnS##name) F(cusolverDnD##name)
+// Routines whose names differ by the letter of the type; what is orthogonal for real matrices is
+// unitary for complex ones.
+#define MYTORCH_SOLVER_REAL(F, name) F(cusolverDnS##name) F(cusolverDnD##name)
 #define MYTORCH_SOLVER_COMPLEX(F, name) F(cusolverDnC##name) F(cusolverDnZ##name)
-#define MYTORCH_SOLVER_ROUTINES(F)             \
-  F(cusolverDnCreate)                          \
-  F(cusolverDnSetStream)                       \
-  F(cusolverDnCreateParams)                    \
-  F(cusolverDnCreateGesvdjInfo)                \
-  F(cusolverDnXgesvdjSetTolerance)             \
-  F(cusolverDnXgesvdjSetMaxSweeps)             \
-  F(cusolverDnXgesvdp_bufferSize)              \
-  F(cusolverDnXgesvdp)                         \
-  F(cusolverDnXsyevd_bufferSize)               \
-  F(cusolverDnXsyevd)                          \
-  MYTORCH_SOLVER_TYPED(F, potrf_bufferSize)    \
-  MYTORCH_SOLVER_TYPED(F, potrf)               \
-  MYTORCH_SOLVER_TYPED(F, potrfBatched)        \
-  MYTORCH_SOLVER_TYPED(F, getrf_bufferSize)    \
-  MYTORCH_SOLVER_TYPED(F, getrf)               \
-  MYTORCH_SOLVER_TYPED(F, getrs)               \
-  MYTORCH_SOLVER_TYPED(F, geqrf_bufferSize)    \
-  MYTORCH_SOLVER_TYPED(F, geqrf)               \
-  MYTORCH_SOLVER_TYPED(F, orgqr_bufferSize)    \
-  MYTORCH_SOLVER_TYPED(F, orgqr)               \
-  MYTORCH_SOLVER_TYPED(F, gesvdj_bufferSize)   \
-  MYTORCH_SOLVER_TYPED(F, gesvdj)              \
-  MYTORCH_SOLVER_COMPLEX(F, potrf_bufferSize)  \
-  MYTORCH_SOLVER_COMPLEX(F, potrf)             \
-  MYTORCH_SOLVER_COMPLEX(F, getrf_bufferSize)  \
-  MYTORCH_SOLVER_COMPLEX(F, getrf)             \
-  MYTORCH_SOLVER_COMPLEX(F, getrs)             \
-  MYTORCH_SOLVER_COMPLEX(F, geqrf_bufferSize)  \
-  MYTORCH_SOLVER_COMPLEX(F, geqrf)             \
-  MYTORCH_SOLVER_COMPLEX(F, ungqr_bufferSize)  \
-  MYTORCH_SOLVER_COMPLEX(F, ungqr)             \
-  MYTORCH_SOLVER_COMPLEX(F, gesvdj_bufferSize) \
-  MYTORCH_SOLVER_COMPLEX(F, gesvdj)
+#define MYTORCH_SOLVER_TYPED(F, name) MYTORCH_SOLVER_REAL(F, name) MYTORCH_SOLVER_COMPLEX(F, name)
+#define MYTORCH_SOLVER_ROUTINES(F)            \
+  F(cusolverDnCreate)                         \
+  F(cusolverDnSetStream)                      \
+  F(cusolverDnCreateParams)                   \
+  F(cusolverDnCreateGesvdjInfo)               \
+  F(cusolverDnXgesvdjSetTolerance)            \
+  F(cusolverDnXgesvdjSetMaxSweeps)            \
+  F(cusolverDnXgesvdp_bufferSize)             \
+  F(cusolverDnXgesvdp)                        \
+  F(cusolverDnXsyevd_bufferSize)              \
+  F(cusolverDnXsyevd)                         \
+  MYTORCH_SOLVER_TYPED(F, potrf_bufferSize)   \
+  MYTORCH_SOLVER_TYPED(F, potrf)              \
+  MYTORCH_SOLVER_TYPED(F, potrfBatched)       \
+  MYTORCH_SOLVER_TYPED(F, getrf_bufferSize)   \
+  MYTORCH_SOLVER_TYPED(F, getrf)              \
+  MYTORCH_SOLVER_TYPED(F, getrs)              \
+  MYTORCH_SOLVER_TYPED(F, geqrf_bufferSize)   \
+  MYTORCH_SOLVER_TYPED(F, geqrf)              \
+  MYTORCH_SOLVER_REAL(F, orgqr_bufferSize)    \
+  MYTORCH_SOLVER_REAL(F, orgqr)               \
+  MYTORCH_SOLVER_COMPLEX(F, ungqr_bufferSize) \
+  MYTORCH_SOLVER_COMPLEX(F, ungqr)            \
+  MYTORCH_SOLVER_TYPED(F, gesvdj_bufferSize)  \
+  MYTORCH_SOLVER_TYPED(F, gesvdj)
 
 MYTORCH_ROUTINES(Solver, MYTORCH_SOLVER_ROUTINES);
 
@@ -66,42 +61,46 @@ cusolverDnParams_t solver_params();
 void check(cusolverStatus_t status, const char* what);
 void check(cublasStatus_t status, const char* what);
 
-// MYTORCH_SOLVE(T, potrf, handle, ...) calls cusolverDnSpotrf or cusolverDnDpotrf; MYTORCH_BLAS
-// does the same with cuBLAS.
-template <class T, class Single, class Double>
-auto for_type(Single single, Double both) {
+// What belongs to a type: the first for float, then double, float2 and double2.
+template <class T, class S, class D, class C, class Z>
+constexpr auto for_type(S s, D d, C c, Z z) {
   if constexpr (std::is_same_v<T, float>) {
-    return single;
+    return s;
+  } else if constexpr (std::is_same_v<T, double>) {
+    return d;
+  } else if constexpr (std::is_same_v<T, float2>) {
+    return c;
   } else {
-    return both;
+    return z;
   }
 }
-#define MYTORCH_SOLVE(T, name, ...)                                                     \
-  ::mytorch::cuda::check(                                                               \
-      for_type<T>(solver().cusolverDnS##name, solver().cusolverDnD##name)(__VA_ARGS__), \
-      "cusolverDn " #name)
-#define MYTORCH_BLAS(T, name, ...) \
-  ::mytorch::cuda::check(for_type<T>(cublasS##name, cublasD##name)(__VA_ARGS__), "cublas " #name)
+template <class T>
+inline constexpr cudaDataType kDataType = for_type<T>(CUDA_R_32F, CUDA_R_64F, CUDA_C_32F,
+                                                      CUDA_C_64F);
 
-// The same for cuComplex and cuDoubleComplex.
-template <class T, class Single, class Double>
-auto for_complex_type(Single single, Double both) {
-  if constexpr (std::is_same_v<T, cuComplex>) {
-    return single;
-  } else {
-    return both;
-  }
-}
-#define MYTORCH_SOLVE_COMPLEX(T, name, ...)                                                     \
-  ::mytorch::cuda::check(                                                                       \
-      for_complex_type<T>(solver().cusolverDnC##name, solver().cusolverDnZ##name)(__VA_ARGS__), \
-      "cusolverDn " #name)
+// MYTORCH_SOLVE(T, potrf, handle, ...) calls cusolverDnSpotrf, or D, C or Z in place of S;
+// MYTORCH_BLAS does the same with cuBLAS. MYTORCH_SOLVE_EITHER is for routines that have another
+// name for complex matrices.
+#define MYTORCH_SOLVE_EITHER(T, real, complex, ...)                                           \
+  ::mytorch::cuda::check(                                                                     \
+      for_type<T>(solver().cusolverDnS##real, solver().cusolverDnD##real,                     \
+                  solver().cusolverDnC##complex, solver().cusolverDnZ##complex)(__VA_ARGS__), \
+      is_complex_number<T> ? "cusolverDn " #complex : "cusolverDn " #real)
+#define MYTORCH_SOLVE(T, name, ...) MYTORCH_SOLVE_EITHER(T, name, name, __VA_ARGS__)
+#define MYTORCH_BLAS(T, name, ...)                                                          \
+  ::mytorch::cuda::check(                                                                   \
+      for_type<T>(cublasS##name, cublasD##name, cublasC##name, cublasZ##name)(__VA_ARGS__), \
+      "cublas " #name)
 
 // Options of Jacobi's rotations that end when they change less than `tolerance`.
 gesvdjInfo_t jacobi_options(double tolerance);
 
-// Why the sizes of an operand are beyond the library's integers, or the library cannot be used, or
-// nullptr.
-const char* library_reason(const sdk::TensorView& x);
+// Why an operand is not for the library, or nullptr: it is real and the kernel is for complex
+// matrices (the host gives others no complex ones), its sizes are beyond the library's integers, or
+// the library cannot be used.
+const char* library_reason(const sdk::TensorView& x, bool complex);
+
+// The part of register_cusolver_complex in cusolver_spectra.cpp.
+void register_complex_spectra(std::vector<mt_kernel_entry>& kernels);
 
 }  // namespace mytorch::cuda

@@ -107,6 +107,35 @@ __device__ __forceinline__ void merge_rows(Part (&own)[kParts], Merge&& merge) {
   }
 }
 
+// Merges the values of the threads of a block of kMergeThreads in a fixed order, for all of them.
+template <class Part, class Merge>
+__device__ __forceinline__ Part merge_block(Part own, Merge&& merge) {
+  __shared__ Part storage[kMergeThreads];
+  __syncthreads();  // all threads have read the result of an earlier call
+  storage[threadIdx.x] = own;
+  __syncthreads();
+  for (unsigned half = kMergeThreads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) {
+      merge(own, storage[threadIdx.x + half]);
+      storage[threadIdx.x] = own;
+    }
+    __syncthreads();
+  }
+  return storage[0];
+}
+
+// Stores what merge_rows() left in row 0, for each sample, channel and piece.
+template <class Part, int kParts, class Own>
+__device__ __forceinline__ void put_parts(const Part (&parts)[kParts], const Groups& groups,
+                                          const Pieces& cut, const Own& own, Part* found) {
+  if (threadIdx.y != 0 || !own.there) return;
+#pragma unroll
+  for (int k = 0; k < kParts; ++k) {
+    const int64_t channel = own.sample * groups.groups * groups.each + own.channel + k;
+    found[channel * cut.pieces + blockIdx.y] = parts[k];
+  }
+}
+
 // `found`: moments of each sample, channel and piece.
 template <bool kLast, class T, int kWidth>
 __global__ void __launch_bounds__(kPieceThreads)
@@ -134,25 +163,7 @@ __global__ void __launch_bounds__(kPieceThreads)
     for (int k = 1; k < kWidth; ++k) parts[0].merge({count, mean[k], spread[k]});
   }
   merge_rows(parts, [](Moments<W>& a, const Moments<W>& b) { a.merge(b); });
-  if (threadIdx.y != 0 || !own.there) return;
-#pragma unroll
-  for (int k = 0; k < kParts; ++k) {
-    const int64_t channel = own.sample * groups.groups * groups.each + own.channel + k;
-    found[channel * cut.pieces + blockIdx.y] = parts[k];
-  }
-}
-
-// The sum over the threads of a block of kMergeThreads, for all of them.
-__device__ __forceinline__ double sum_of_block(double own) {
-  __shared__ double storage[kMergeThreads];
-  __syncthreads();  // all threads have read the sum of an earlier call
-  storage[threadIdx.x] = own;
-  __syncthreads();
-  for (unsigned half = kMergeThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) storage[threadIdx.x] += storage[threadIdx.x + half];
-    __syncthreads();
-  }
-  return storage[0];
+  put_parts(parts, groups, cut, own, found);
 }
 
 // A block for each group of each sample.
@@ -164,17 +175,7 @@ __global__ void __launch_bounds__(kMergeThreads)
   for (int64_t p = threadIdx.x; p < parts; p += kMergeThreads) {
     own.merge(found[blockIdx.x * parts + p]);
   }
-  __shared__ Moments<W> storage[kMergeThreads];
-  storage[threadIdx.x] = own;
-  __syncthreads();
-  for (unsigned half = kMergeThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) {
-      own.merge(storage[threadIdx.x + half]);
-      storage[threadIdx.x] = own;
-    }
-    __syncthreads();
-  }
-  own = storage[0];
+  own = merge_block(own, [](Moments<W>& a, const Moments<W>& b) { a.merge(b); });
   W rstd = W(1) / root(own.spread / own.count + eps);
   if constexpr (sizeof(W) == 4) {  // squares exceed the range of float32, or vanish in it
     if (!holds_square(own.spread / own.count + eps)) {
@@ -186,6 +187,9 @@ __global__ void __launch_bounds__(kMergeThreads)
           f(static_cast<double>(widen(x[kLast ? (sample * groups.plane + place) * channels + channel
                                               : blockIdx.x * n + i])));
         }
+      };
+      const auto sum_of_block = [](double x) {
+        return merge_block(x, [](double& a, double b) { a += b; });
       };
       double sum = 0, spread = 0;
       for_each_own([&](double value) { sum += value; });
@@ -271,12 +275,7 @@ __global__ void __launch_bounds__(kPieceThreads)
 #pragma unroll
   for (int k = 0; k < kParts; ++k) parts[k].along *= rstd[k];
   merge_rows(parts, [](TwoSums<W>& a, const TwoSums<W>& b) { a.add(b); });
-  if (threadIdx.y != 0 || !own.there) return;
-#pragma unroll
-  for (int k = 0; k < kParts; ++k) {
-    const int64_t channel = own.sample * groups.groups * groups.each + own.channel + k;
-    found[channel * cut.pieces + blockIdx.y] = parts[k];
-  }
+  put_parts(parts, groups, cut, own, found);
 }
 
 // One block for each group of each sample: stores the sums of its channels in `sums`, in the order
@@ -297,16 +296,7 @@ __global__ void __launch_bounds__(kMergeThreads)
     const W factor = weight.get<W>(c, W(1));
     own.add({factor * all.along, factor * all.sum});
   }
-  __shared__ TwoSums<W> storage[kMergeThreads];
-  storage[threadIdx.x] = own;
-  __syncthreads();
-  for (unsigned half = kMergeThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) {
-      own.add(storage[threadIdx.x + half]);
-      storage[threadIdx.x] = own;
-    }
-    __syncthreads();
-  }
+  own = merge_block(own, [](TwoSums<W>& a, const TwoSums<W>& b) { a.add(b); });
   const W n = static_cast<W>(groups.each * groups.plane);
   if (threadIdx.x == 0) terms[blockIdx.x] = {-own.along / n, -own.sum / n};
 }
