@@ -11,13 +11,16 @@
 #include "mytorch/ops/eq.h"
 #include "mytorch/ops/exp.h"
 #include "mytorch/ops/imag.h"
+#include "mytorch/ops/isfinite.h"
 #include "mytorch/ops/linalg_slogdet.h"
 #include "mytorch/ops/linalg_solve_forward.h"
 #include "mytorch/ops/linalg_svd_forward.h"
 #include "mytorch/ops/log.h"
-#include "mytorch/ops/logical_or.h"
+#include "mytorch/ops/logical_and.h"
+#include "mytorch/ops/logical_not.h"
 #include "mytorch/ops/mH.h"
 #include "mytorch/ops/narrow.h"
+#include "mytorch/ops/ne.h"
 #include "mytorch/ops/where.h"
 #include "mytorch/ops/zeros_like.h"
 #include "ops/factorization/gradient_terms.h"
@@ -90,10 +93,13 @@ Tensor det_backward(const Tensor& grad, const Tensor& a, const Tensor& det) {
   const auto size_of = [](const Tensor& x) {
     return mytorch::amax(mytorch::abs(x.detach()), {-2, -1});
   };
-  const Tensor magnitude = mytorch::abs(det.detach());
+  // Where the solution has none left, it is NaN, which is not below anything.
+  const Tensor magnitude = mytorch::abs(det.detach()), size = size_of(a);
   const double least = to_real(a.dtype()) == kFloat64 ? 1e-8 : 3e-4;
-  const Tensor singular = mytorch::logical_or(mytorch::eq(magnitude, 0),
-                                              magnitude < size_of(a) * size_of(cofactors) * least);
+  const Tensor finite = mytorch::logical_and(mytorch::isfinite(magnitude), mytorch::isfinite(size));
+  const Tensor accurate = mytorch::logical_and(mytorch::ne(magnitude, 0),
+                                               magnitude >= size * size_of(cofactors) * least);
+  const Tensor singular = mytorch::logical_and(finite, mytorch::logical_not(accurate));
   if (largest_of(singular) == 0) return g * cofactors;
   return g * mytorch::mH(adjugate_of_singular(a));
 }

@@ -29,12 +29,13 @@ namespace {
 
 using Numbers = std::vector<double>;
 
+const char* const singular = "singular matrices, at which results are not differentiable";
+const char* const equal = "equal eigenvalues or singular values";
+
 // Operators whose gradients differ from what is around them, and why. docs/autograd.md tells users.
 const std::map<std::string, const char*>& exceptions() {
   const char* const domain = "the logarithm of a negative number, times 0";
   const char* const kink = "a kink";
-  const char* const singular = "singular matrices, at which results are not differentiable";
-  const char* const equal = "equal eigenvalues or singular values";
   static const std::map<std::string, const char*> all = {
       {"xlogy.Tensor", domain},
       {"special_xlog1py.Tensor", domain},
@@ -56,6 +57,7 @@ const std::map<std::string, const char*>& exceptions() {
       {"slogdet", singular},
       {"cholesky_solve", singular},
       {"cholesky_inverse", singular},
+      {"linalg_eig", equal},
       {"linalg_eig_forward", equal},
       {"linalg_eigh", equal},
       {"linalg_eigvalsh", equal},
@@ -310,9 +312,12 @@ void check_records(ScalarType type) {
     if (only != nullptr ? op.name != only : std::hash<std::string>()(op.name) % every != 0)
       continue;
     const std::vector<std::string> lines = faults_of(op, type);
-    if (exceptions().count(op.name) != 0) {
-      // Some of these are seen in double precision only.
-      EXPECT_FALSE(lines.empty() && type == kFloat64) << op.name << " is no exception any more";
+    if (const auto known = exceptions().find(op.name); known != exceptions().end()) {
+      // Some of these are seen in double precision only. What rounding makes of a singular matrix
+      // depends on LAPACK and the processor.
+      const bool by_rounding = known->second == singular || known->second == equal;
+      EXPECT_FALSE(lines.empty() && type == kFloat64 && !by_rounding)
+          << op.name << " is no exception any more";
       continue;
     }
     for (const std::string& line : lines) ADD_FAILURE() << line;
