@@ -93,7 +93,7 @@ Tensor det_backward(const Tensor& grad, const Tensor& a, const Tensor& det) {
   const auto size_of = [](const Tensor& x) {
     return mytorch::amax(mytorch::abs(x.detach()), {-2, -1});
   };
-  // Where the solution has none left, it is NaN, which is not below anything.
+  // If none is left, the solution can be NaN, which compares as neither smaller nor larger.
   const Tensor magnitude = mytorch::abs(det.detach()), size = size_of(a);
   const double least = to_real(a.dtype()) == kFloat64 ? 1e-8 : 3e-4;
   const Tensor finite = mytorch::logical_and(mytorch::isfinite(magnitude), mytorch::isfinite(size));
