@@ -1,10 +1,10 @@
 # Prints, from CTest's LastTest.log, what was skipped and why: whole tests, and cases of GoogleTest's. Fails for a reason,
-# or a number of cases, that tests/skips.txt, read first, does not have.
+# a number of cases or a test that tests/skips.txt, read first, does not have.
 FNR == NR {
   if ($0 !~ /^#/) {
-    most = $1
-    sub(/^ *[0-9]+ /, "")
-    limits[$0] = most
+    limit = $1
+    sub(/^ *[^ ]+ /, "")
+    limits[$0] = limit
   }
   next
 }
@@ -30,6 +30,13 @@ END {
     if (known == "") {
       printf "    this reason is not in tests/skips.txt\n"
       bad = 1
+    } else if (limits[known] !~ /^[0-9]+$/) {
+      size = split(tests[reason], names, " ")
+      for (n = 1; n <= size; ++n) {
+        if (names[n] ~ limits[known]) continue
+        printf "    not in %s\n", names[n]
+        bad = 1
+      }
     } else if ((total[known] += cases[reason]) > limits[known]) {
       printf "    more than the %d of tests/skips.txt\n", limits[known]
       bad = 1
