@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 
-from codegen import cpp, emit_api, emit_stubs
+from codegen import cpp, emit_api
 from codegen.autocast import is_masked
 from codegen.formula import Save
 from codegen.formula_cpp import Translator, fact
@@ -394,30 +394,24 @@ def has_wrapper(op: Op) -> bool:
 def batching(ops: list[Op]) -> dict[str, str]:
     """Emits the wrappers of the layer of vmap, with the bodies of composites."""
     files = {}
-    buckets = list(emit_api.buckets(ops).values())
+    buckets = list(emit_api.buckets(ops).items())
     for number in range(4):
-        group = [op for bucket in buckets[number::4] for op in bucket]
+        own = buckets[number::4]
+        group = [op for _, bucket in own for op in bucket]
         lines = ["#include <tuple>", '#include "autograd/vmap/wrappers.h"', '#include "mytorch/generated/bodies.h"']
-        lines += [*emit_api.below_includes(group), "", "namespace mytorch::autograd::batch {", ""]
+        lines += [emit_api.operators_include(bucket) for bucket, _ in own]
+        lines += ["", "namespace mytorch::autograd::batch {", ""]
         for op in group:
+            found = {}
             if op.meaning == "primitive" or op.kernel_optional:
-                lines += [
-                    f"template <> struct Shapes<ops::{op.schema.struct_id}> {{",
-                    "  static constexpr bool exists = true;",
-                    f"  static void check(const auto&... args) {{ (void)shape::{op.function}(args...); }}",
-                    "};",
-                ]
-            if op.meaning != "composite":
-                continue
-            lines += [
-                f"template <> struct Body<ops::{op.schema.struct_id}> {{",
-                "  static constexpr bool exists = true;",
-                f"  static auto call(const auto&... args) {{ return composite::{op.function}(args...); }}",
-                "};",
-            ]
+                found["Shapes"] = f"void check(const auto&... args) {{ (void)shape::{op.function}(args...); }}"
+            if op.meaning == "composite":
+                found["Body"] = f"auto call(const auto&... args) {{ return composite::{op.function}(args...); }}"
+            for kind, function in found.items():
+                lines.append(f"template <> struct {kind}<ops::{op.schema.struct_id}> : std::true_type {{")
+                lines += [f"  static {function}", "};"]
         lines += ["", f"void install_{number}() {{"]
-        for op in group:
-            lines += [f"  install<ops::{op.schema.struct_id}, {form}>();" for form in emit_stubs.forms(op)]
+        lines += [f"  install<ops::{op.schema.struct_id}>();" for op in group]
         lines += ["}", "", "}  // namespace mytorch::autograd::batch"]
         files[f"autograd/vmap_{number}.cpp"] = cpp.source(lines)
     files["autograd/vmap.cpp"] = cpp.source(
@@ -442,8 +436,7 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
         found = [op for op in group if has_wrapper(op) or op.derived]
         cast = [op for op in group if is_masked(op)]
         calls = {c for op in found for f in op.grad.formulas for c in f.formula.calls if c in names}
-        below = found + [by_full[op.grad.derived] for op in found if op.grad.kind == "derived" and op.grad.derived]
-        lines = [INCLUDES.strip(), *emit_api.below_includes(below + cast)]
+        lines = [INCLUDES.strip(), emit_api.operators_include(number)]
         lines += [f'#include "mytorch/ops/{c}.h"' for c in sorted(calls)]
         lines += ["", "namespace mytorch {"]
         lines += ["namespace autograd {", "namespace {", ""]
@@ -454,11 +447,9 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
         for op in found:
             sid = op.schema.struct_id
             if op.derived:
-                lines.append(f"  Layered<ops::{sid}, kFunction>::wrap<kLayerAutograd>(Decomposed<ops::{sid}>::call);")
-                continue
-            lines.append(f"  install<{node_type(op)}, ops::{sid}, kFunction>();")
-            if cpp.has_inplace(op):
-                lines.append(f"  install<{node_type(op)}, ops::{sid}, kInplace>();")
+                lines.append(f"  install_decomposed<ops::{sid}>();")
+            else:
+                lines.append(f"  install<{node_type(op)}, ops::{sid}>();")
         for op in cast:
             policy = op.autocast.capitalize()
             lines.append(f"  autocast::install<ops::{op.schema.struct_id}, autocast::Policy::k{policy}>();")

@@ -9,8 +9,7 @@
 //                        SavedArgument<&Node_mul_Tensor::other_, 1, 0b01>>;
 //     void apply(Tensor* grads, Tensor* out) override { ... }  // the gradient formulas
 //   };
-//   Layered<ops::mul_Tensor, kFunction>::wrap<kLayerAutograd>(
-//       Recorded<Node_mul_Tensor, ops::mul_Tensor, kFunction>::call);
+//   install<Node_mul_Tensor, ops::mul_Tensor>();
 //
 // Arguments and results are identified by their numbers.
 #pragma once
@@ -299,10 +298,19 @@ struct Recorded<Node, Op, form, R(P...)> {
   }
 };
 
-// Installs autograd's wrapper of one form.
-template <class Node, class Op, Form form>
+// Installs autograd's wrappers of an operator's forms. Autograd refuses the out= form.
+template <class Node, class Op>
 void install() {
-  Layered<Op, form>::template wrap<kLayerAutograd>(Recorded<Node, Op, form>::call);
+  Layered<Op, kFunction>::template wrap<kLayerAutograd>(Recorded<Node, Op, kFunction>::call);
+  if constexpr (Op::inplace) {
+    Layered<Op, kInplace>::template wrap<kLayerAutograd>(Recorded<Node, Op, kInplace>::call);
+  }
+}
+
+// Installs the wrapper of a derived gradient.
+template <class Op>
+void install_decomposed() {
+  Layered<Op, kFunction>::template wrap<kLayerAutograd>(Decomposed<Op>::call);
 }
 
 }  // namespace mytorch::autograd

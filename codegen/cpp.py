@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 
 from codegen.expr import Body, Condition, Decision, Leaf
 from codegen.model import Op
 from codegen.schema import REQUIRED, Arg, Schema
 
 BANNER = "// Generated from ops.yaml by codegen. Do not edit."
+WIDTH = 120  # columns of a generated line
 
 _PLAIN = {"int": "int64_t", "float": "double", "bool": "bool", "ScalarType": "ScalarType", "Device": "Device"}
 
@@ -19,13 +21,107 @@ def source(lines: list[str]) -> str:
 
 
 def header(about: str, includes: list[str], lines: list[str]) -> str:
-    """Returns a generated header; `about` is its first comment."""
-    return source([f"// {about}", "#pragma once", "", *(f'#include "{path}"' for path in includes), *lines])
+    """Returns a generated header; `about` is its first comment, if there is one."""
+    first = [f"// {about}"] * bool(about)
+    return source([*first, "#pragma once", "", *(f'#include "{path}"' for path in includes), *lines])
+
+
+# ---- long lines ------------------------------------------------------------------------------------------
+
+_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'|//.*|[^][(){}<>,;" \'/]+|.')
+
+# Where a line may go on in a new one: a column, the depth in brackets, and whether it is inside of a string.
+_Break = tuple[int, float, bool]
+
+
+def wrapped(text_: str) -> str:
+    """Breaks the lines of a source that are longer than WIDTH."""
+    return "\n".join(part for line in text_.split("\n") for part in _fitting(line))
+
+
+def _fitting(line: str) -> list[str]:
+    if len(line) <= WIDTH or line.startswith("#"):
+        return [line]
+    indent = line[: len(line) - len(line.lstrip())]
+    if line.startswith("//", len(indent)):
+        return _filled(line.split("//", 1)[1].split(), indent + "//")
+    breaks, body, comment = _breaks(line, len(indent))
+    if comment:
+        return [*_fitting(indent + line[comment:]), *_fitting(line[:comment].rstrip())]
+    if body:
+        return [*_fitting(line[: body - 1]), *_fitting(f"{indent}  {line[body:-2]}"), indent + "}"]
+    found, start, prefix = [], 0, ""
+    while len(prefix) + len(line) - start > WIDTH:
+        # The shallowest break, of these the last one. One that leaves half of the line empty is for want of another.
+        end = start + WIDTH - len(prefix)
+        fits = [b for b in breaks if start < b[0] <= end - b[2]]
+        fits = [b for b in fits if b[0] > start + WIDTH * 2 // 5] or fits
+        if not fits:
+            break
+        at, _, quoted = max(fits, key=lambda b: (-b[1], b[0]))
+        # A string goes on in a literal of its own.
+        found.append(prefix + line[start:at] + '"' if quoted else prefix + line[start:at].rstrip())
+        start, prefix = at, indent + "    " + '"' * quoted
+    return [*found, prefix + line[start:]]
+
+
+def _breaks(line: str, start: int) -> tuple[list[_Break], int, int]:
+    """Returns the breaks of a line, and where a body in braces that ends the line, and a comment behind it, begin; 0
+    without one."""
+    breaks: list[_Break] = []
+    depth, body, templates = 0, 0, []
+    for match in _TOKEN.finditer(line, start):
+        token, at, end = match[0], match.start(), match.end()
+        after = line[end : end + 1]
+        if token.startswith("//"):
+            return breaks, 0, at
+        if token.startswith('"'):
+            breaks += [(at + i + 1, depth + 0.5, True) for i, c in enumerate(token) if c == " "]
+        elif token == "<" and line[at - 1] != " " and after != " ":
+            templates.append(depth)
+            depth += 1
+        elif token == ">" and templates and templates[-1] == depth - 1 and line[at - 1] != "-":
+            depth = templates.pop()
+        elif token in "([{":
+            if token == "{" and depth == 0:
+                body = end + 1 if line[at - 2 :].startswith(") { ") else 0
+            if after not in ")]}":
+                breaks.append((end + (after == " "), depth + (0.25 if token == "{" else 0.75), False))
+            depth += 1
+        elif token in ")]}":
+            depth -= 1
+        elif token in ",;" and after == " ":
+            breaks.append((end + 1, depth, False))
+        elif token == " ":
+            before_operator = line[end : end + 2] in ("? ", ": ", "||", "&&")
+            preferred = before_operator or line[at - 2 : at] == " ="
+            breaks.append((end, depth + (0.5 if preferred else 3), False))
+    return breaks, body if body and line.endswith("; }") else 0, 0
+
+
+def _filled(words: list[str], start: str) -> list[str]:
+    """Returns a comment of these words, whose lines begin with `start`."""
+    lines, line = [], start
+    for word in words:
+        if len(line) + len(word) + 1 > WIDTH and line != start:
+            lines.append(line)
+            line = start
+        line += " " + word
+    return [*lines, line]
+
+
+# ---- types and values ------------------------------------------------------------------------------------
 
 
 def text(value: str) -> str:
     """Returns a C++ string literal."""
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def array(kind: str, name: str, rows: list[str]) -> list[str]:
+    """Returns a constant array, in one line if it fits."""
+    line = f"constexpr {kind} {name}[] = {{{', '.join(rows)}}};"
+    return [line] if len(line) <= WIDTH else [line[: line.index("{") + 1], *(f"    {row}," for row in rows), "};"]
 
 
 def arg_type(arg: Arg) -> str:
@@ -69,6 +165,13 @@ def value_type(arg: Arg) -> str:
     return kinds.get(kind, kind)
 
 
+def scalar_type(name: str) -> str:
+    """Returns the constant of a type: kInt64 for int64."""
+    words = {"uint": "UInt", "bfloat": "BFloat"}
+    kind = name.rstrip("0123456789")
+    return f"k{words.get(kind, kind.capitalize())}{name[len(kind):]}"
+
+
 def number(value: float | int) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -91,12 +194,7 @@ def default(arg: Arg) -> str:
     if isinstance(value, tuple):
         return " = {" + ", ".join(number(v) for v in value) + "}" if value else f" = {arg_type(arg)}()"
     if arg.type == "ScalarType":
-        return " = ScalarType::k" + {"bool": "Bool", "uint8": "UInt8"}.get(
-            value,
-            value.replace("bfloat", "BFloat").replace("float", "Float", 1).replace("int", "Int", 1)
-            if not value.startswith("bfloat")
-            else "BFloat16",
-        )
+        return f" = ScalarType::{scalar_type(value)}"
     if arg.type == "Device":
         return f" = Device({text(value)})"
     if isinstance(value, str):

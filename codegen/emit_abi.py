@@ -29,15 +29,13 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
     # Backends get a separate folder, without headers of the framework.
     folder = "backend/include/mytorch"
     names = by_name([op for op in ops if op.has_kernel])
-    about = "for kernels: the argument struct of each overload, and the hash of its schema."
     files = {
-        f"{folder}/abi_ops/{name}.h": header(
-            f"{name} {about}", ["mytorch/abi.h"], [line for op in group for line in struct(op, lock)]
-        )
+        f"{folder}/abi_ops/{name}.h": header("", ["mytorch/abi.h"], [line for op in group for line in struct(op, lock)])
         for name, group in names.items()
     }
     paths = [f"mytorch/abi_ops/{name}.h" for name in sorted(names)]
-    files[f"{folder}/abi_ops.h"] = header("Every operator that kernels may implement.", paths, [])
+    about = "Every operator that kernels may implement: its argument struct, and the hash of its schema."
+    files[f"{folder}/abi_ops.h"] = header(about, paths, [])
     return files
 
 

@@ -29,16 +29,6 @@ def buckets(ops: list[Op]) -> dict[int, list[Op]]:
     return {i: members for i, members in found.items() if members}
 
 
-def comment(op: Op, indent: str = "") -> list[str]:
-    words, lines, line = f"{op.doc}".split(), [], indent + "//"
-    for word in words:
-        if len(line) + len(word) + 1 > 98:
-            lines.append(line)
-            line = indent + "//"
-        line += " " + word
-    return [f"{indent}// {op.schema}", *lines, line]
-
-
 def with_options(op: Op) -> list[str]:
     """Emits the form of a function that creates a tensor in which TensorOptions replace dtype and device."""
     args = list(op.schema.args)
@@ -128,13 +118,12 @@ def exact_call(arg: Arg, exact: Arg) -> str:
 def op_header(name: str, ops: list[Op]) -> str:
     lines = ["", "namespace mytorch {", ""]
     for op in ops:
-        lines += [*comment(op), *describe.declarations(op), *with_options(op), ""]
+        lines += [f"// {op.schema}", f"// {op.doc}", *describe.declarations(op), *with_options(op), ""]
     for op in ops:  # behind all overloads, among which they choose
         lines += [*forms, ""] if (forms := exact_forms(op, ops)) else []
     lines.append("}  // namespace mytorch")
     handles = any(arg.type == "Handle" for op in ops for arg in op.schema.args)
-    includes = ["mytorch/handle.h"] * handles + ["mytorch/tensor.h"]
-    return cpp.header(f"{name}: {ops[0].doc}", includes, lines)
+    return cpp.header("", ["mytorch/handle.h"] * handles + ["mytorch/tensor.h"], lines)
 
 
 def forwarding(op: Op, alias: str) -> list[str]:
@@ -203,11 +192,11 @@ def method_bodies(ops: list[Op]) -> str:
 
 def bodies(ops: list[Op]) -> str:
     """Emits the declarations of the functions that records name: shape functions, views, composites."""
-    found: dict[str, None] = {}  # several records may name one function
+    # By namespace. Several records may name one function.
+    found: dict[str, dict[str, None]] = {space: {} for space in ("composite", "parts", "shape", "views")}
 
-    def declare(space: str, result: str, op: Op, function: str = "") -> None:
-        name = function or op.function
-        found[f"namespace {space} {{ {result} {name}({cpp.params(op.schema.args)}); }}"] = None
+    def declare(space: str, result: str, op: Op) -> None:
+        found[space][f"{result} {op.function}({cpp.params(op.schema.args)});"] = None
 
     for op in ops:
         if op.meaning == "view":
@@ -216,8 +205,7 @@ def bodies(ops: list[Op]) -> str:
             result = "void" if cpp.written(op.schema) is not None else cpp.return_type(op.schema)
             declare("composite", result, op)
         if op.parts:
-            result = "void" if cpp.written(op.schema) is not None else cpp.return_type(op.schema)
-            declare("parts", result, op, op.parts)
+            found["parts"][part(op)] = None
         if op.meaning == "primitive" or op.kernel_optional:
             if op.schema.mutates:
                 declare("shape", "void", op)
@@ -226,48 +214,46 @@ def bodies(ops: list[Op]) -> str:
                 specs = "TensorSpec" if n == 1 else "std::tuple<" + ", ".join(["TensorSpec"] * n) + ">"
                 declare("shape", specs, op)
     about = "The functions that records name, defined by hand in ops/. Several records may name one."
-    includes = ["#include <tuple>", "", '#include "mytorch/handle.h"', '#include "mytorch/tensor.h"']
-    includes += ['#include "ops/spec.h"', ""]
-    return cpp.header(about, [], [*includes, "namespace mytorch {", *found, "}  // namespace mytorch"])
+    lines = ["#include <tuple>", "", '#include "mytorch/handle.h"', '#include "mytorch/tensor.h"']
+    lines += ['#include "ops/spec.h"', "", "namespace mytorch {"]
+    for space, functions in found.items():
+        lines += ["", f"namespace {space} {{", *functions, f"}}  // namespace {space}"]
+    return cpp.header(about, [], [*lines, "", "}  // namespace mytorch"])
 
 
-def handle(op: Op) -> list[str]:
+def operator(op: Op) -> list[str]:
     """Emits the struct that represents an operator in templates (dispatcher/table/layers.h)."""
     s = op.schema
     types = (["const bool*"] if op.derived else []) + [cpp.arg_type(a) for a in s.args]
-    lines = [
-        f"struct {s.struct_id} : Record {{",
-        f"  using Signature = {cpp.result_type(s)}({', '.join(types)});",
-        f"  static constexpr OpEntry& entry = entries::{s.struct_id};",
-        f"  static constexpr const OpInfo& info = kInfo_{s.struct_id};",
-    ]
+    forms = ["kInplace"] * cpp.has_inplace(op) + ["kOut"] * cpp.has_out(op)
+    record = ", ".join([f"{cpp.result_type(s)}({', '.join(types)})", *forms])
+    lines = [f"struct {s.struct_id} : Record<{record}> {{", "  static const OpInfo info;", "  static OpEntry entry;"]
     if op.parts and cpp.written(s) is None:
         lines.append(f"  static constexpr auto by_parts = &parts::{op.parts};")
-    if cpp.has_out(op):
-        lines.append(f"  static constexpr int outs = {len(s.returns)};")
     if lists := cpp.written_lists(s):
         lines.append(f"  static constexpr uint32_t written_lists = {sum(1 << s.args.index(a) for a in lists):#x};")
     return [*lines, "};"]
 
 
-def below(name: str, ops: list[Op]) -> str:
-    """Emits the structs of all overloads of an operator name."""
-    about = f"{name} for the templates of dispatcher/table/layers.h, and its rows in the table."
+def operators(ops: list[Op]) -> str:
+    """Emits the structs of some operators."""
     lines = ["", "namespace mytorch {", ""]
-    for op in ops:
-        lines.append(f"namespace entries {{ extern OpEntry {op.schema.struct_id}; }}")
-        lines.append(f"extern const OpInfo kInfo_{op.schema.struct_id};")
-        if op.parts:
-            result = "void" if cpp.written(op.schema) is not None else cpp.return_type(op.schema)
-            lines.append(f"namespace parts {{ {result} {op.parts}({cpp.params(op.schema.args)}); }}")
-    lines += ["", "namespace ops {", *(line for op in ops for line in handle(op)), "}  // namespace ops"]
-    lines += ["", "}  // namespace mytorch"]
+    if parts := [part(op) for op in ops if op.parts]:
+        lines += ["namespace parts {", *parts, "}", ""]
+    lines += ["namespace ops {", *(line for op in ops for line in operator(op)), "}", "", "}  // namespace mytorch"]
+    about = "Operators for the templates of dispatcher/table/layers.h, and their rows in the table."
     return cpp.header(about, ["dispatcher/table/layers.h", "mytorch/tensor.h"], lines)
 
 
-def below_includes(ops: list[Op]) -> list[str]:
-    """Returns the includes of sources whose templates name these operators."""
-    return [f'#include "mytorch/generated/below/{n}.h"' for n in sorted({op.schema.name for op in ops})]
+def operators_include(number: int) -> str:
+    """Returns the include of the operators of a bucket."""
+    return f'#include "mytorch/generated/operators_{number:02d}.h"'
+
+
+def part(op: Op) -> str:
+    """Declares the function over the parts of complex operands."""
+    result = "void" if cpp.written(op.schema) is not None else cpp.return_type(op.schema)
+    return f"{result} {op.parts}({cpp.params(op.schema.args)});"
 
 
 def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
@@ -275,7 +261,6 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
     names = by_name(ops)
     for name, overloads in names.items():
         files[f"include/mytorch/ops/{name}.h"] = op_header(name, overloads)
-        files[f"private/mytorch/generated/below/{name}.h"] = below(name, overloads)
         for alias in overloads[0].aliases:
             files[f"include/mytorch/ops/{alias}.h"] = alias_header(alias, name, overloads)
     public = sorted({name for op, name in with_aliases(ops) if not op.derived})
@@ -283,6 +268,13 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
     for space in ("linalg", "special"):
         files[f"include/mytorch/{space}.h"] = namespace_header(space, ops)
     files["include/mytorch/tensor_methods.inc"] = methods(ops)
-    files["private/mytorch/generated/bodies.h"] = bodies(ops)
+    grouped = buckets(ops)
+    folder = "private/mytorch/generated"
+    for number, members in grouped.items():
+        files[f"{folder}/operators_{number:02d}.h"] = operators(members)
+    files[f"{folder}/operators.h"] = cpp.header(
+        "Every operator.", [f"mytorch/generated/operators_{number:02d}.h" for number in grouped], []
+    )
+    files[f"{folder}/bodies.h"] = bodies(ops)
     files["src/methods.cpp"] = method_bodies(ops)
     return files

@@ -31,15 +31,6 @@ def base(op: Op) -> str:
     return op.meaning.capitalize()
 
 
-def forms(op: Op) -> list[str]:
-    found = ["kFunction"]
-    if cpp.has_inplace(op):
-        found.append("kInplace")
-    if cpp.has_out(op):
-        found.append("kOut")
-    return found
-
-
 def members(names: list[str] | tuple[str, ...]) -> str:
     return "Members<" + ", ".join(f"&Args::{n}" for n in names) + ">"
 
@@ -86,7 +77,7 @@ def traits(op: Op) -> list[str]:
             lines.append(f"  using Outputs = {members(s.output_fields)};")
     if optional := mask(op, {a.name for a in s.args if a.is_tensor and a.optional}):
         lines.append(f"  static constexpr uint32_t optional = {optional:#x};")
-    if op.meaning == "pointwise":
+    if op.meaning == "pointwise" and op.promote != "same":
         lines.append(f"  static constexpr Promote promote = Promote::k{op.promote.capitalize()};")
     if numbers := exact_numbers(op):
         lines.append(f"  static constexpr uint8_t exact[] = {{{', '.join(f'{n:#x}' for n in numbers)}}};")
@@ -100,8 +91,7 @@ def traits(op: Op) -> list[str]:
         space = {"view": "views", "composite": "composite"}[op.meaning]
         lines.append(f"  static auto compute(const auto&... args) {{ return {space}::{op.function}(args...); }}")
     if op.meaning == "composite" and not op.has_kernel and cpp.has_out(op):
-        given = f"({cpp.params(s.args)}) {{ return mytorch::{s.name}({cpp.names(s.args)}); }}"
-        lines.append(f"  static {cpp.result_type(s)} through_layers{given}")
+        lines.append(f"  static constexpr ops::{s.struct_id}::Signature* through_layers = mytorch::{s.name};")
     if op.parts and cpp.written(op.schema) is not None:
         lines.append("  static constexpr bool kParts = true;")
         lines.append(f"  static auto by_parts(const auto&... args) {{ return parts::{op.parts}(args...); }}")
@@ -110,7 +100,8 @@ def traits(op: Op) -> list[str]:
     if op.layout_of:
         lines.append(f"  static constexpr uint32_t follows = {mask(op, set(op.layout_of)):#x};")
     lines.append("};")
-    lines += [f"template struct Below<ops::{s.struct_id}, {form}>;" for form in forms(op)]
+    forms = ["kFunction", *["kInplace"] * cpp.has_inplace(op), *["kOut"] * cpp.has_out(op)]
+    lines += [f"template struct Below<ops::{s.struct_id}, {form}>;" for form in forms]
     if op.derived:
         lines.append(f"template struct Decomposed<ops::{s.struct_id}>;")
     return lines
@@ -151,7 +142,7 @@ def public(op: Op) -> list[str]:
 def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
     files = {}
     for number, members_ in emit_api.buckets(ops).items():
-        lines = [INCLUDES.strip(), *emit_abi.includes(members_), *emit_api.below_includes(members_)]
+        lines = [INCLUDES.strip(), *emit_abi.includes(members_), emit_api.operators_include(number)]
         lines += [f'#include "mytorch/ops/{n}.h"' for n in sorted({op.schema.name for op in members_})]
         lines += ["", "namespace mytorch {"]
         for op in members_:

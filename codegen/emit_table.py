@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from codegen import cpp, emit_abi, emit_api
+from codegen.graph import Node
 from codegen.lock import Lock
 from codegen.model import ACCEPTS, Op, Result
 from codegen.program import Program
@@ -22,8 +23,6 @@ _ARG_TYPES = {
     "Handle": "kHandle",
 }
 ANY_TYPE = (1 << len(SCALAR_TYPES)) - 1
-COMPLEX_TYPES = sum(name.startswith("complex") << i for i, name in enumerate(SCALAR_TYPES))
-_NODE_TYPES = {"COMPUTE": "MT_TYPE_COMPUTE", "BOOL": "MT_TYPE_BOOL", "INDEX": "MT_TYPE_INDEX"}
 
 
 def arg_enum(arg: Arg) -> str:
@@ -36,7 +35,7 @@ def arg_enum(arg: Arg) -> str:
 
 def default_text(arg: Arg) -> str:
     if arg.default is REQUIRED:
-        return "nullptr"
+        return ""
     if arg.default is None:
         return '"None"'
     if isinstance(arg.default, tuple):
@@ -75,167 +74,161 @@ def accepted_types(op: Op, arg: Arg) -> int:
     return sum((category(name) in categories) << i for i, name in enumerate(SCALAR_TYPES))
 
 
-def program(op: Op, p: Program, prefix: str = "") -> list[str]:
-    v = f"{prefix}{p.variant}"
-    lines = [f"const mt_node kNodes{v}[] = {{"]
-    for n in p.nodes:
-        a = list(n.args) + [-1] * (3 - len(n.args))
-        field = f"MT_FIELD_{n.field}" if n.op == "scalar" else "0"
-        at = offset(op, n.name) if n.op in ("input", "scalar") else "0"
-        lines.append(
-            f"    {{{cpp.text(n.op)}, {_NODE_TYPES[n.type]}, {{{a[0]}, {a[1]}, {a[2]}}}, {field}, "
-            f"{n.component}, {at}, 0, {cpp.number(float(n.value))}}},"
-        )
+def node(op: Op, n: Node) -> str:
+    """Emits a node by the functions of dispatcher/table/program_row.h."""
+    if n.op == "input":
+        text = f"input({offset(op, n.name)})"
+    elif n.op == "scalar":
+        text = f"scalar({offset(op, n.name)}{f', MT_FIELD_{n.field}' * (n.field != 'SCALAR')})"
+    elif n.op == "const":
+        text = f"constant({cpp.number(float(n.value))})"
+    elif n.op == "state":
+        text = f"state({n.component})"
+    else:
+        text = f"node({', '.join([cpp.text(n.op), *map(str, n.args)])})"
+    return {"COMPUTE": text, "BOOL": f"as_bool({text})", "INDEX": f"as_index({text})"}[n.type]
+
+
+def program(op: Op, p: Program, name: str) -> list[str]:
     outputs = ", ".join(f"{{{o.node}, {offset(op, o.name)}}}" for o in p.outputs)
-    fold = cpp.text(p.fold) if p.fold else "nullptr"
-    dim = offset(op, p.dim) if p.dim else "0"
-    keepdim = offset(op, p.keepdim) if p.keepdim else "0"
-    lines += [
-        "};",
-        f"const mt_program_output kOutputs{v}[] = {{{outputs}}};",
-        f"const mt_program kProgram{v} = {{sizeof(mt_program), {cpp.text(op.full_name)}, {p.variant}, 0, "
-        f"0x{p.hash:016x}ull, kNodes{v}, {len(p.nodes)}, {len(p.outputs)}, kOutputs{v}, {fold}, {p.step}, "
-        f"{dim}, MT_DIM_{p.dim_kind or 'ALL'}, {keepdim}}};",
+    given = [f"0x{p.hash:016x}", f"kNodes{name}", f"kOutputs{name}"]
+    if p.fold:
+        dim = [f".dim_offset = {offset(op, p.dim)}"] * bool(p.dim)
+        keepdim = [f".keepdim_offset = {offset(op, p.keepdim)}"] * bool(p.keepdim)
+        fold = [f".fold = {cpp.text(p.fold)}", f".step = {p.step}", f".dim_field = MT_DIM_{p.dim_kind}", *dim, *keepdim]
+        given += [str(p.variant), f"{{{', '.join(fold)}}}"]
+    elif p.variant:
+        given.append(str(p.variant))
+    return [
+        f"constexpr mt_node kNodes{name}[] = {{{', '.join(node(op, n) for n in p.nodes)}}};",
+        f"constexpr mt_program_output kOutputs{name}[] = {{{outputs}}};",
+        f"constexpr mt_program kProgram{name} = program<Args>({', '.join(given)});",
     ]
-    return lines
 
 
-def programs(op: Op) -> list[str]:
-    """Emits the programs of all variants as kPrograms in the operator's namespace. Backends use it, too."""
-    lines = [line for p in op.body.variants for line in program(op, p)]
-    pointers = ", ".join(f"&kProgram{p.variant}" for p in op.body.variants)
-    return [*lines, f"const mt_program* const kPrograms[] = {{{pointers}}};"]
-
-
-def complex_programs(op: Op) -> list[str]:
-    """Emits the programs for complex operands as kComplexPrograms, if the operator has others for them."""
-    return _more_programs(op, op.complex_variants, "Complex")
-
-
-def call_programs(op: Op) -> list[str]:
-    """Emits the programs in which special functions are calls of operators as kCallPrograms, if there are any."""
-    return _more_programs(op, op.call_variants, "Call")
-
-
-def _more_programs(op: Op, variants: tuple[Program, ...], kind: str) -> list[str]:
+def programs(op: Op, variants: tuple[Program, ...], kind: str = "") -> list[str]:
+    """Emits the programs of all variants as k{kind}Programs in the operator's namespace, if there are any."""
     if not variants:
         return []
-    lines = [line for p in variants for line in program(op, p, kind)]
+    lines = [line for p in variants for line in program(op, p, f"{kind}{p.variant}")]
     pointers = ", ".join(f"&kProgram{kind}{p.variant}" for p in variants)
-    return [*lines, f"const mt_program* const k{kind}Programs[] = {{{pointers}}};"]
+    return [*lines, f"constexpr const mt_program* k{kind}Programs[] = {{{pointers}}};"]
 
 
-def result_type(result: Result) -> str:
-    if result.real:
-        return "kRealResult"
-    return str(SCALAR_TYPES.index(result.dtype)) if result.dtype else "-1"
+def fields(values: dict[str, object]) -> str:
+    """Returns designated initializers of the fields that are not False, None or "", the defaults."""
+    chosen = {name: "true" if value is True else value for name, value in values.items() if value}
+    return ", ".join(f".{name} = {value}" for name, value in chosen.items())
+
+
+def argument(op: Op, arg: Arg, known: set[str]) -> str:
+    values = {
+        "name": cpp.text(arg.name),
+        "type": f"ArgType::{arg_enum(arg)}" if arg_enum(arg) != "kTensor" else "",
+        "optional": arg.optional,
+        "kw_only": arg.kw_only,
+        "written": arg.alias is not None and arg.alias.write,
+        "promotes": promotes(op, arg),
+        "default_text": default_text(arg),
+        "offset": f"offsetof(Args, {arg.name})" if arg.name in known else "",
+    }
+    return f"{{{fields(values)}}}"
+
+
+def result(op: Op, r: Result, known: set[str]) -> str:
+    at = f"offsetof(Args, {r.field})" if r.field and r.field in known else ""
+    dtype = "kRealResult" if r.real else f"always({cpp.scalar_type(r.dtype)})" if r.dtype else ""
+    values = [cpp.text(r.name), *([at or "kNoField"] if at or dtype else []), *([dtype] if dtype else [])]
+    return f"{{{', '.join(values)}}}"
+
+
+def older(op: Op, lock: Lock) -> list[str]:
+    """Returns the schemas of earlier releases. Fields are in ABI order, so those that an older schema lacks come last."""
+    known = lock.fields(op.full_name)
+    rows = []
+    for h in lock.hashes(op.full_name)[1:]:
+        first = f"offsetof(Args, {known[h.num_fields].name})" if h.num_fields < len(known) else "sizeof(Args)"
+        rows.append(f"{{0x{h.hash:016x}, {first}}}")
+    return rows
 
 
 def describe(op: Op, lock: Lock) -> list[str]:
+    """Emits the operator's row, in the words of dispatcher/table/row.h."""
     s = op.schema
-    sid = s.struct_id
-    lines = open_space(op)
-    if op.body is not None:
-        lines += programs(op) + complex_programs(op) + call_programs(op)
-    fields = {f.name for f in lock.fields(op.full_name)} if op.has_kernel else set()
-    if s.args:
-        lines.append("const ArgInfo kArgs[] = {")
-        for a in s.args:
-            at = offset(op, a.name) if a.name in fields else "kNoField"
-            flags = {
-                "kOptional": a.optional,
-                "kKwOnly": a.kw_only,
-                "kWritten": a.alias is not None and a.alias.write,
-                "kPromotes": promotes(op, a),
-            }
-            chosen = " | ".join(name for name, on in flags.items() if on) or "0"
-            lines.append(f"    {{{cpp.text(a.name)}, ArgType::{arg_enum(a)}, {chosen}, {default_text(a)}, {at}}},")
-        lines.append("};")
-    results = [r for r in op.results]
-    if results:
-        found = []
-        for r in results:
-            at = offset(op, r.field) if r.field and r.field in fields else "kNoField"
-            found.append(f"{{{cpp.text(r.name)}, {at}, {result_type(r)}}}")
-        lines.append(f"const OutputInfo kResults[] = {{{', '.join(found)}}};")
-    # Fields are in ABI order, so the fields that an older schema lacks come last.
-    older = []
-    if op.has_kernel and len(lock.hashes(op.full_name)) > 1:
-        known = lock.fields(op.full_name)
-        lines.append("const OlderSchema kOlder[] = {")
-        for h in lock.hashes(op.full_name)[1:]:
-            first = f"offsetof(Args, {known[h.num_fields].name})" if h.num_fields < len(known) else "sizeof(Args)"
-            lines.append(f"    {{0x{h.hash:016x}ull, {first}}},")
-        lines.append("};")
-        older = [f"{space(op)}::kOlder", str(len(lock.hashes(op.full_name)) - 1)]
-    functional = f"boxed<ops::{sid}, kFunction>"
-    inplace = f"boxed<ops::{sid}, kInplace>" if cpp.has_inplace(op) else "nullptr"
-    out = f"boxed<ops::{sid}, kOut>" if cpp.has_out(op) else "nullptr"
-    wanted = f"boxed_wanted<ops::{sid}>" if op.derived else "nullptr"
-    inputs = [a for a in s.args if a.is_tensor]
-    mask = sum(promotes(op, a) << i for i, a in enumerate(inputs))
-    accepts = [accepted_types(op, a) for a in inputs]
-    accepted = any(bits != ANY_TYPE for bits in accepts)
-    if accepted:
-        lines.append("const uint16_t kAccepts[] = {" + ", ".join(f"0x{bits:x}" for bits in accepts) + "};")
-    uniform = ANY_TYPE if mask == (1 << len(inputs)) - 1 else 0
-    for bits in accepts:
-        uniform &= bits
-    uniform &= ~COMPLEX_TYPES  # they take the general path
-    b = lambda x: "true" if x else "false"
+    known = {f.name for f in lock.fields(op.full_name)} if op.has_kernel else set()
+    body = op.body.variants if op.body is not None else ()
+    lines = [
+        *programs(op, body),
+        *programs(op, op.complex_variants, "Complex"),
+        *programs(op, op.call_variants, "Call"),
+    ]
+    results = [result(op, r, known) for r in op.results]
+    usual = '{"result", offsetof(Args, out)}' if op.has_kernel else '{"result"}'
+    accepts = [accepted_types(op, a) for a in s.args if a.is_tensor]
+    tables = {
+        "accepts": ("uint16_t", "kAccepts", [f"0x{bits:x}" for bits in accepts if set(accepts) != {ANY_TYPE}]),
+        "args": ("ArgInfo", "kArgs", [argument(op, a, known) for a in s.args]),
+        "outputs": ("OutputInfo", "kResults", results if results != [usual] else []),
+        "older": ("OlderSchema", "kOlder", older(op, lock) if op.has_kernel else []),
+    }
+    lines += [line for kind, name, rows in tables.values() if rows for line in cpp.array(kind, name, rows)]
     here = space(op)
-    lines += [
-        f"}}  // namespace {here}",
-        f"const OpInfo kInfo_{sid} = {{{cpp.text(op.full_name)}, {cpp.text(s.name)}, {cpp.text(str(s))},",
-        f"    {cpp.text(op.doc)},",
-        f"    0x{s.hash:016x}ull, Meaning::k{op.meaning.capitalize()}, Promote::k{op.promote.capitalize()}, "
-        f"{b(op.has_kernel)}, {b(op.derived)}, {b(op.dynamic)}, {b(op.grad.kind != 'none')}, 0x{mask:x}, "
-        f"{len(inputs)}, 0x{uniform:x}, {f'{here}::kAccepts' if accepted else 'nullptr'},",
-        f"    {here + '::kArgs' if s.args else 'nullptr'}, {len(s.args)}, "
-        f"{here + '::kResults' if results else 'nullptr'}, {len(results)}, "
-        f"{f'sizeof(mt_args_{sid})' if op.has_kernel else '0'}, "
-        f"{here + '::kPrograms' if op.body is not None else 'nullptr'}, "
-        f"{here + '::kComplexPrograms' if op.complex_variants else 'nullptr'}, "
-        f"{here + '::kCallPrograms' if op.call_variants else 'nullptr'}, "
-        f"{len(op.body.variants) if op.body is not None else 0},",
-        f"    {', '.join([functional, inplace, out, wanted] + older)}}};",
-        f"namespace entries {{ constinit OpEntry {sid}(&kInfo_{sid}); }}",
+    text = {
+        "name": "" if op.has_kernel else cpp.text(op.full_name),
+        "base": cpp.text(s.name) if s.name != op.full_name else "",
+        "schema": cpp.text(str(s)),
+        "doc": cpp.text(op.doc),
+    }
+    rest = {
+        "hash": "" if op.has_kernel else f"0x{s.hash:016x}",
+        "meaning": f"Meaning::k{op.meaning.capitalize()}" if op.meaning != "composite" else "",
+        "promote": f"Promote::k{op.promote.capitalize()}" if op.promote != "none" else "",
+        "dynamic": op.dynamic,
+        "differentiable": "false" if op.grad.kind == "none" else "",
+        "accepts": tables["accepts"][2] and f"{here}::kAccepts",
+        "args": tables["args"][2] and f"{here}::kArgs",
+        "outputs": tables["outputs"][2] and f"{here}::kResults",
+        "programs": body and f"{here}::kPrograms",
+        "complex_programs": op.complex_variants and f"{here}::kComplexPrograms",
+        "call_programs": op.call_variants and f"{here}::kCallPrograms",
+        "older": tables["older"][2] and f"{here}::kOlder",
+    }
+    record = f"ops::{s.struct_id}"
+    of = f"{record}, {here}::Args" if op.has_kernel else record
+    return [
+        *open_space(op),
+        *lines,
+        "}",
+        f"constinit const OpInfo {record}::info = info_of<{of}>({{",
+        *(f"    .{name} = {value}," for name, value in text.items() if value),
+        f"    {fields(rest)}}});",
+        f"constinit OpEntry {record}::entry(&info);",
         "",
     ]
-    return lines
 
 
 def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
     files = {}
     for number, members in emit_api.buckets(ops).items():
-        lines = [
-            "#include <cstddef>",
-            "#include <limits>",
-            "",
-            '#include "dispatcher/boxed/boxed.h"',
-            '#include "dispatcher/table/op.h"',
-            *emit_abi.includes(members),
-        ]
-        lines += [*emit_api.below_includes(members), "", "namespace mytorch {", ""]
-        for op in members:
-            lines += describe(op, lock)
-        files[f"src/table_{number:02d}.cpp"] = cpp.source([*lines, "}  // namespace mytorch"])
-    rows = ", ".join(f"&entries::{op.schema.struct_id}" for op in ops)
-    aliases = {alias: op.schema.name for op in ops for alias in op.aliases}
+        includes = ["#include <cstddef>", "#include <limits>", "", '#include "dispatcher/boxed/info.h"']
+        includes += [*emit_abi.includes(members), emit_api.operators_include(number)]
+        rows = [line for op in members for line in describe(op, lock)]
+        files[f"src/table_{number:02d}.cpp"] = cpp.source(
+            [*includes, "", "namespace mytorch {", "using namespace row;", "", *rows, "}  // namespace mytorch"]
+        )
+    aliases = sorted({alias: op.schema.name for op in ops for alias in op.aliases}.items())
     files["src/table.cpp"] = cpp.source(
         [
-            '#include "dispatcher/table/op.h"',
+            '#include "mytorch/generated/operators.h"',
             "",
             "namespace mytorch {",
-            "namespace entries {",
-            *(f"extern OpEntry {op.schema.struct_id};" for op in ops),
-            "}  // namespace entries",
-            "",
-            f"static OpEntry* const kEntries[] = {{{rows}}};",
+            "namespace ops {",
+            f"static OpEntry* const kEntries[] = {{{', '.join(f'&{op.schema.struct_id}::entry' for op in ops)}}};",
+            "}",
             "static constexpr OpAlias kAliases[] = {",
-            *(f"    {{{cpp.text(alias)}, {cpp.text(name)}}}," for alias, name in sorted(aliases.items())),
+            *(f"    {{{cpp.text(alias)}, {cpp.text(name)}}}," for alias, name in aliases),
             "};",
-            f"const OpTable kGeneratedOps = {{kEntries, {len(ops)}, kAliases, {len(aliases)}}};",
+            f"const OpTable kGeneratedOps = {{ops::kEntries, {len(ops)}, kAliases, {len(aliases)}}};",
             "}  // namespace mytorch",
         ]
     )

@@ -14,12 +14,13 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from codegen import emit_abi, emit_api, emit_composites, emit_stubs, emit_table
+from codegen import cpp, emit_abi, emit_api, emit_composites, emit_stubs, emit_table
 from codegen.lock import Lock, LockError, check_and_update
 from codegen.model import Op
 from codegen.records import RecordErrors, load
 
 ROOT = Path(__file__).resolve().parent.parent
+CPP = (".cpp", ".h", ".inc", ".cu")  # files of C++
 
 
 def emitter(path: Path) -> ModuleType:
@@ -35,7 +36,8 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
     """Returns all files by name: those of this folder's emitters and of every emit.py outside it."""
     rooms = sorted([*ROOT.glob("*/emit.py"), *ROOT.glob("backends/*/emit.py")])
     emitters = [emit_abi, emit_api, emit_stubs, emit_composites, emit_table, *map(emitter, rooms)]
-    return {name: text for module in emitters for name, text in module.emit(ops, lock).items()}
+    files = {name: text for module in emitters for name, text in module.emit(ops, lock).items()}
+    return {name: cpp.wrapped(text) if name.endswith(CPP) else text for name, text in files.items()}
 
 
 def write_all(files: dict[str, str], out: Path) -> None:

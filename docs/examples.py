@@ -196,23 +196,35 @@ def program(lines: list[str]) -> list[str]:
 
 def translation_unit(examples: dict[str, list[str]]) -> str:
     """Returns one program that runs the statements of all examples, by the operators' full names."""
-    lines = ["#include <cstdio>", "", '#include "mytorch/mytorch.h"', "", "using mytorch::Tensor;", ""]
-    for i, (name, statements_) in enumerate(examples.items()):
-        lines += [f"static void example{i}() {{  // {name}", *(f"  {line}" for line in statements_), "}"]
+    lines = [
+        "#include <cstdio>",
+        "",
+        '#include "mytorch/mytorch.h"',
+        "",
+        "using mytorch::Tensor;",
+        "",
+        "struct Example {",
+        "  const char* name;",
+        "  void (*run)();",
+        "};",
+        "static const Example kExamples[] = {",
+    ]
+    for name, statements_ in examples.items():
+        lines += [f"    {{{cpp.text(name)}, [] {{", *(f"       {line}" for line in statements_), "     }},"]
     lines += [
+        "};",
         "",
         "int main() {",
         "  int failures = 0;",
-        "  const auto run = [&](const char* name, void (*example)()) {",
-    ]
-    lines += [
+        "  for (const Example& example : kExamples) {",
         "    try {",
-        "      example();",
+        "      example.run();",
         "    } catch (const mytorch::Error& error) {",
-        '      std::printf("%s: %s\\n", name, error.what());',
+        '      std::printf("%s: %s\\n", example.name, error.what());',
         "      ++failures;",
         "    }",
-        "  };",
+        "  }",
+        "  return failures;",
+        "}",
     ]
-    lines += [f"  run({cpp.text(name)}, example{i});" for i, name in enumerate(examples)]
-    return cpp.source([*lines, "  return failures;", "}"])
+    return cpp.source(lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codegen import cpp, emit_api, emit_stubs
+from codegen import cpp, emit_api
 from codegen.lock import Lock
 from codegen.model import Op
 
@@ -23,14 +23,12 @@ def rules(ops: list[Op]) -> list[str]:
 
 def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
     files = {}
-    buckets = list(emit_api.buckets([op for op in ops if op.is_node]).values())
+    buckets = list(emit_api.buckets([op for op in ops if op.is_node]).items())
     for number in range(FILES):
-        group = [op for bucket in buckets[number::FILES] for op in bucket]
-        lines = ['#include "graph/capture/wrappers.h"', *emit_api.below_includes(group)]
+        own = buckets[number::FILES]
+        lines = ['#include "graph/capture/wrappers.h"', *(emit_api.operators_include(bucket) for bucket, _ in own)]
         lines += ["", "namespace mytorch::graph {", "", f"void install_{number}() {{"]
-        for op in group:
-            name = f"ops::{op.schema.struct_id}"
-            lines += [f"  install<{name}, {form}>();" for form in emit_stubs.forms(op)]
+        lines += [f"  install<ops::{op.schema.struct_id}>();" for _, group in own for op in group]
         lines += ["}", "", "}  // namespace mytorch::graph"]
         files[f"graph/install_{number}.cpp"] = cpp.source(lines)
     files["graph/install.cpp"] = cpp.source(

@@ -1,6 +1,6 @@
-// The layer's wrappers of operators. Code generation emits a line for each form:
+// The layer's wrappers of operators. Code generation emits a line for each operator:
 //
-//   batch::install<ops::mul_Tensor, kFunction>();
+//   install<ops::mul_Tensor>();
 //
 // and, for each composite, the specialization of Body that calls it. Each form is code of its own,
 // so all that does not depend on its types is in wrappers.cpp.
@@ -19,18 +19,14 @@
 
 namespace mytorch::autograd::batch {
 
-// The body of a composite: `static auto call(const auto&... args)`.
+// The body of a composite: `static auto call(const auto&... args)`, in a std::true_type.
 template <class Op>
-struct Body {
-  static constexpr bool exists = false;
-};
+struct Body : std::false_type {};
 
 // The shape function of a record, which checks the shapes and types of an example:
-// `static void check(const auto&... args)`.
+// `static void check(const auto&... args)`, in a std::true_type.
 template <class Op>
-struct Shapes {
-  static constexpr bool exists = false;
-};
+struct Shapes : std::false_type {};
 
 // What the wrapper of a form calls, with parameters by address; null if there is none.
 struct WrappedForm {
@@ -141,14 +137,14 @@ struct Wrapper<Op, form, R(P...)> {
 
   // In place and into outputs, the function computes.
   static constexpr auto checker() -> decltype(WrappedForm::check_shapes) {
-    if constexpr (form == kFunction && Shapes<Op>::exists) {
+    if constexpr (form == kFunction && Shapes<Op>::value) {
       return check_shapes;
     } else {
       return nullptr;
     }
   }
   static constexpr auto body() -> decltype(WrappedForm::body) {
-    if constexpr (form == kFunction && Body<Op>::exists) {
+    if constexpr (form == kFunction && Body<Op>::value) {
       return run_body;
     } else {
       return nullptr;
@@ -158,9 +154,16 @@ struct Wrapper<Op, form, R(P...)> {
                                         checker(), body()};
 };
 
-template <class Op, Form form>
+// Installs the wrappers of all forms.
+template <class Op>
 void install() {
-  Layered<Op, form>::template wrap<kLayerBatch>(Wrapper<Op, form>::call);
+  Layered<Op, kFunction>::template wrap<kLayerBatch>(Wrapper<Op, kFunction>::call);
+  if constexpr (Op::inplace) {
+    Layered<Op, kInplace>::template wrap<kLayerBatch>(Wrapper<Op, kInplace>::call);
+  }
+  if constexpr (Op::outs > 0) {
+    Layered<Op, kOut>::template wrap<kLayerBatch>(Wrapper<Op, kOut>::call);
+  }
 }
 
 }  // namespace mytorch::autograd::batch

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from codegen import cpp, emit_table
 from codegen.lock import Lock
 from codegen.model import Op
+
+WORDS = Path(__file__).resolve().parent.parent.parent / "dispatcher" / "table" / "program_row.h"
 
 
 def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
@@ -15,9 +19,11 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
         "",
         '#include "backends/cuda/programs/program.h"',
         '#include "mytorch/abi_ops.h"',
-        "",
+        # Copied, because a backend includes nothing of the framework.
+        WORDS.read_text().partition("#pragma once")[2],
         "namespace mytorch::cuda {",
         "namespace {",
+        "using namespace row;",
         "",
     ]
     rows = []
@@ -25,7 +31,7 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
         if op.body is None or not op.has_kernel:
             continue
         sid = op.schema.struct_id
-        lines += [*emit_table.open_space(op), *emit_table.programs(op), "}"]
+        lines += [*emit_table.open_space(op), *emit_table.programs(op, op.body.variants), "}"]
         rows.append(
             f"    {{{cpp.text(op.full_name)}, MT_HASH_{sid}, {emit_table.space(op)}::kPrograms, {len(op.body.variants)}}},"
         )

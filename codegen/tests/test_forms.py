@@ -25,18 +25,21 @@ def emitted(text: str) -> tuple[str, str]:
 
 
 class TraitsTest(unittest.TestCase):
-    def test_a_pointwise_record_names_its_fields_promotion_and_exact_numbers(self):
+    def test_a_pointwise_record_names_its_fields_and_exact_numbers(self):
         text, _ = emitted(ADD)
         self.assertIn(
             "template <> struct Traits<ops::plus_Tensor> : Pointwise {\n"
             "  using Args = mt_args_plus_Tensor;\n"
             "  using Fields = Members<&Args::self, &Args::other, &Args::alpha>;\n"
             "  using Outputs = Members<&Args::out>;\n"
-            "  static constexpr Promote promote = Promote::kSame;\n"
             "  static constexpr uint8_t exact[] = {0x0, 0x0, 0xff};\n"
             "};\n",
             text,
         )
+
+    def test_a_promotion_other_than_to_the_common_type_is_named(self):
+        text, _ = emitted(ADD.replace("  forms", "  promote: float\n  forms"))
+        self.assertIn("  static constexpr Promote promote = Promote::kFloat;\n", text)
 
     def test_every_form_is_instantiated_and_enters_the_layers(self):
         text, _ = emitted(ADD)
@@ -48,7 +51,7 @@ class TraitsTest(unittest.TestCase):
         text, autograd = emitted(ADD)
         self.assertIn("template <> struct Traits<ops::plus_grad_Tensor> : Derived {", text)
         self.assertIn("Layered<ops::plus_grad_Tensor, kFunction>::call(kAllWanted, ", text)
-        self.assertIn("wrap<kLayerAutograd>(Decomposed<ops::plus_grad_Tensor>::call);", autograd)
+        self.assertIn("install_decomposed<ops::plus_grad_Tensor>();", autograd)
 
     def test_a_record_without_gradient_has_no_node(self):
         text, autograd = emitted(ADD.replace("grad: auto", "grad: none"))
@@ -63,7 +66,7 @@ class SavesTest(unittest.TestCase):
         self.assertIn("SavedArgument<&Node_plus_Tensor::self_, 0, 0b10>", autograd)
         self.assertIn("SavedArgument<&Node_plus_Tensor::other_, 1, 0b1>", autograd)
         self.assertIn("KeptArgument<&Node_plus_Tensor::alpha_, 2>", autograd)
-        self.assertIn("install<Node_plus_Tensor, ops::plus_Tensor, kInplace>();", autograd)
+        self.assertIn("install<Node_plus_Tensor, ops::plus_Tensor>();", autograd)
 
 
 if __name__ == "__main__":

@@ -34,13 +34,30 @@ class TableTest(unittest.TestCase):
         hashes = [load_text(text)[0].schema.hash for text in (FIRST, SECOND)]
         text = self.emitted(FIRST, SECOND, THIRD)
         self.assertIn(
-            "const OlderSchema kOlder[] = {\n"
-            f"    {{0x{hashes[1]:016x}ull, offsetof(Args, alpha)}},\n"
-            f"    {{0x{hashes[0]:016x}ull, offsetof(Args, count)}},\n"
+            "constexpr OlderSchema kOlder[] = {\n"
+            f"    {{0x{hashes[1]:016x}, offsetof(Args, alpha)}},\n"
+            f"    {{0x{hashes[0]:016x}, offsetof(Args, count)}},\n"
             "};",
             text,
         )
-        self.assertIn(", of_grown::kOlder, 2};", text)
+        self.assertIn(".older = of_grown::kOlder});", text)
+
+    def test_a_row_states_what_differs_from_the_defaults(self):
+        text = self.emitted(THIRD)
+        self.assertIn('    {.name = "self", .offset = offsetof(Args, self)},\n', text)
+        self.assertIn('{.name = "alpha", .type = ArgType::kScalar, .kw_only = true, .default_text = "2", ', text)
+        for field in (".optional", ".written", ".promotes", ".dynamic", ".outputs", ".accepts", ".programs"):
+            self.assertNotIn(field, text)
+
+    def test_nodes_have_the_operands_that_they_read(self):
+        record = (
+            "- op: f(Tensor self, *, Scalar by=2) -> Tensor\n  doc: F.\n  pointwise: self * by + 0.5\n  grad: none\n"
+        )
+        self.assertIn(
+            "kNodes0[] = {input(offsetof(Args, self)), scalar(offsetof(Args, by)), constant(0.5), "
+            'node("mul", 0, 1), node("add", 3, 2)};',
+            self.emitted(record),
+        )
 
 
 if __name__ == "__main__":

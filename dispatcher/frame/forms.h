@@ -7,17 +7,16 @@
 //     using Args = mt_args_add_Tensor;
 //     using Fields = Members<&Args::self, &Args::other, &Args::alpha>;  // one per argument
 //     using Outputs = Members<&Args::out>;
-//     static constexpr Promote promote = Promote::kSame;
 //     static constexpr uint8_t exact[] = {0, 0, 0xff};  // see check_numbers
 //   };
 //   template struct Below<ops::add_Tensor, kFunction>;
 //
-// and, if the record needs them, `optional` (a bit per argument that may be undefined), `variant`
-// (which program takes a call), `dims` of a reduction, `infer` (the shape function), `compute` (the
-// composite or view function), `through_layers` (the public function of a composite with outputs),
-// `follows` (arguments whose layout the outputs take) and `dynamic`. Everything here is inlined
-// into Below<Op, form>::call. What writes outputs (OutCall, PointwiseOut) is not: all records share
-// it.
+// and, if the record needs them, `promote`, `optional` (a bit per argument that may be undefined),
+// `variant` (which program takes a call), `dims` of a reduction, `infer` (the shape function),
+// `compute` (the composite or view function), `through_layers` (the public function of a composite
+// with outputs), `follows` (arguments whose layout the outputs take) and `dynamic`. Everything here
+// is inlined into Below<Op, form>::call. What writes outputs (OutCall, PointwiseOut) is not: all
+// records share it.
 #pragma once
 
 #include <cstddef>
@@ -79,6 +78,7 @@ template <class Op, class... H>
 
 struct Defaults {
   static constexpr uint32_t optional = 0;
+  static constexpr Promote promote = Promote::kSame;
   static constexpr uint16_t variant(const auto&...) { return 0; }
 };
 

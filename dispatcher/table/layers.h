@@ -1,15 +1,15 @@
 // The forms of an operator, below its layers and through them.
 //
-// `Op` is a struct that is generated for each record (generated/below/NAME.h):
+// `Op` is a struct that is generated for each record (generated/operators_NN.h), with the signature
+// of its function and the other forms that it has:
 //
-//   struct add_Tensor : Record {
-//     using Signature = Tensor(const Tensor&, const Operand&, const Scalar&);
-//     static constexpr OpEntry& entry = entries::add_Tensor;
-//     static constexpr const OpInfo& info = kInfo_add_Tensor;
-//     static constexpr int outs = 1;  // outputs of the out= form, 0 if there is none
+//   struct add_Tensor
+//       : Record<Tensor(const Tensor&, const Operand&, const Scalar&), kInplace, kOut> {
+//     static const OpInfo info;
+//     static OpEntry entry;
 //   };
 //
-// A record that writes lists has `written_lists` instead, a bit for each such argument.
+// A record that writes lists has `written_lists`, too, a bit for each such argument.
 //
 // A call runs through the layers in the order of their bits: autocast, autograd, batch, capture. A
 // layer takes part if it is wanted, by a tensor's flags or by the thread, and has a wrapper for the
@@ -24,6 +24,7 @@
 
 #include <bit>
 #include <cstddef>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -78,9 +79,27 @@ constexpr bool has_complex_part(const T&) {
   return false;
 }
 
-// Defaults for the generated structs.
+// The number of values that a function returns, and whether it computes the wanted ones alone.
+template <class R>
+inline constexpr int kNumResults = std::is_void_v<R> ? 0 : 1;
+template <class... R>
+inline constexpr int kNumResults<std::tuple<R...>> = sizeof...(R);
+template <class Signature>
+struct ResultsOf;
+template <class R, class... P>
+struct ResultsOf<R(P...)> {
+  static constexpr int size = kNumResults<R>;
+  static constexpr bool wanted = (std::is_same_v<P, const bool*> || ...);
+};
+
+// The base of the generated structs. `forms` are those that the record has besides its function.
+template <class S, Form... forms>
 struct Record {
-  static constexpr int outs = 0;
+  using Signature = S;
+  static constexpr bool derived = ResultsOf<S>::wanted;
+  static constexpr bool inplace = ((forms == kInplace) || ...);
+  // Outputs of the out= form, 0 if there is none.
+  static constexpr int outs = ((forms == kOut) || ...) ? ResultsOf<S>::size : 0;
   static constexpr uint32_t written_lists = 0;
 };
 

@@ -38,41 +38,21 @@ enum class Promote : uint8_t { kNone, kSame, kFloat, kCompare, kWiden, kFirst };
 
 inline constexpr uint32_t kNoField = UINT32_MAX;
 
-// Flags of an argument.
-enum ArgFlags : uint8_t {
-  kOptional = 1 << 0,
-  kKwOnly = 1 << 1,
-  kWritten = 1 << 2,   // Tensor(a!)
-  kPromotes = 1 << 3,  // takes part in type promotion and is converted to the compute type
-};
-
 struct ArgInfo {
-  constexpr ArgInfo() = default;
-  constexpr ArgInfo(const char* name_, ArgType type_, int flags, const char* default_,
-                    uint32_t offset_)
-      : name(name_),
-        type(type_),
-        optional((flags & kOptional) != 0),
-        kw_only((flags & kKwOnly) != 0),
-        written((flags & kWritten) != 0),
-        promotes((flags & kPromotes) != 0),
-        default_text(default_),
-        offset(offset_) {}
-
   const char* name = nullptr;
   ArgType type = ArgType::kTensor;
   bool optional = false;
   bool kw_only = false;
-  bool written = false;
-  bool promotes = false;
+  bool written = false;   // Tensor(a!)
+  bool promotes = false;  // takes part in type promotion and is converted to the compute type
   const char* default_text = nullptr;  // as in the schema; null if the argument must be given
   uint32_t offset = kNoField;          // of its field in the argument struct
 };
 
 struct OutputInfo {
-  const char* name;
-  uint32_t offset;  // kNoField if the kernel has no such output (a view, a written argument)
-  int8_t dtype;     // a fixed ScalarType, -1: the promoted type, or kRealResult
+  const char* name = nullptr;
+  uint32_t offset = kNoField;  // none if the kernel has no such output (a view, a written argument)
+  int8_t dtype = -1;           // a fixed ScalarType, -1: the promoted type, or kRealResult
 };
 // The promoted type of real operands, and the type of its parts of complex ones: `abs`.
 inline constexpr int8_t kRealResult = -2;
@@ -84,37 +64,39 @@ struct OlderSchema {
 };
 
 struct OpInfo {
-  const char* name;  // "add.Tensor"
-  const char* base;  // "add"
-  const char* schema;
-  const char* doc;
-  uint64_t hash;
-  Meaning meaning;
-  Promote promote;
-  bool has_kernel;  // kernels may be registered for it
-  bool derived;     // the derivative of another record
-  bool dynamic;
-  bool differentiable;
-  uint32_t input_promotes;  // pointwise: bit i, the i-th tensor argument takes part in promotion
-  int16_t num_inputs;       // tensor arguments
+  const char* name = nullptr;  // "add.Tensor"
+  const char* base = nullptr;  // "add"
+  const char* schema = nullptr;
+  const char* doc = nullptr;
+  uint64_t hash = 0;
+  Meaning meaning = Meaning::kPointwise;
+  Promote promote = Promote::kNone;
+  bool has_kernel = false;  // kernels may be registered for it
+  bool derived = false;     // the derivative of another record
+  bool dynamic = false;
+  bool differentiable = false;
+  uint32_t input_promotes = 0;  // bit i: the i-th tensor argument takes part in promotion
+  int16_t num_inputs = 0;       // tensor arguments
   // Pointwise: the types, as bits, that all operands may have together; 0 if an operand takes no
   // part in promotion.
-  uint16_t uniform_types;
-  const uint16_t* accepts;  // for each tensor argument its possible types, as bits; null: any
-  const ArgInfo* args;
-  int32_t num_args;
-  const OutputInfo* outputs;
-  int32_t num_outputs;
-  uint32_t args_size;                         // of the argument struct
-  const mt_program* const* programs;          // one per variant; null if the record has no program
-  const mt_program* const* complex_programs;  // those for a complex compute type, if others
-  const mt_program* const* call_programs;     // those to differentiate, if others: with operators
-  int32_t num_programs;
+  uint16_t uniform_types = 0;
+  const uint16_t* accepts = nullptr;  // of each tensor argument, the types as bits; null: any
+  const ArgInfo* args = nullptr;
+  int32_t num_args = 0;
+  const OutputInfo* outputs = nullptr;
+  int32_t num_outputs = 0;
+  uint32_t args_size = 0;  // of the argument struct
+  // One per variant, null if the record has no program; then those for a complex compute type, and
+  // those to differentiate, with operators, if they are others.
+  const mt_program* const* programs = nullptr;
+  const mt_program* const* complex_programs = nullptr;
+  const mt_program* const* call_programs = nullptr;
+  int32_t num_programs = 0;
   // The function with one boxed value per argument, in schema order, and the in-place and out=
   // forms, null if the operator has none. The out= form takes its outputs first.
-  void (*boxed)(const Value* args, std::vector<Value>* results);
-  void (*boxed_inplace)(const Value* args, std::vector<Value>* results);
-  void (*boxed_out)(const Value* args, std::vector<Value>* results);
+  void (*boxed)(const Value* args, std::vector<Value>* results) = nullptr;
+  void (*boxed_inplace)(const Value* args, std::vector<Value>* results) = nullptr;
+  void (*boxed_out)(const Value* args, std::vector<Value>* results) = nullptr;
   // Of a derived gradient: computes the wanted results alone.
   void (*boxed_wanted)(const bool* wanted, const Value* args,
                        std::vector<Value>* results) = nullptr;

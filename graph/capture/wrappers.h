@@ -1,6 +1,6 @@
-// The layer's wrappers of operators. Code generation emits a line for each form:
+// The layer's wrappers of operators. Code generation emits a line for each operator:
 //
-//   install<ops::mul_Tensor, kFunction>();
+//   install<ops::mul_Tensor>();
 //
 // Each form is code of its own, so all that does not depend on its types is in wrappers.cpp.
 #pragma once
@@ -119,9 +119,16 @@ struct Wrapper<Op, form, R(P...)> {
   }
 };
 
-template <class Op, Form form>
+// Installs the wrappers of all forms.
+template <class Op>
 void install() {
-  Layered<Op, form>::template wrap<kLayerCapture>(Wrapper<Op, form>::call);
+  Layered<Op, kFunction>::template wrap<kLayerCapture>(Wrapper<Op, kFunction>::call);
+  if constexpr (Op::inplace) {
+    Layered<Op, kInplace>::template wrap<kLayerCapture>(Wrapper<Op, kInplace>::call);
+  }
+  if constexpr (Op::outs > 0) {
+    Layered<Op, kOut>::template wrap<kLayerCapture>(Wrapper<Op, kOut>::call);
+  }
 }
 
 }  // namespace mytorch::graph

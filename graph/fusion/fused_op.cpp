@@ -59,7 +59,7 @@ FusedOp::FusedOp(const Backend& backend, const FusedProgram& program, uint64_t h
   for (size_t i = 0; i < operands; ++i) {
     names_.push_back(i < inputs ? absl::StrCat("in", i) : absl::StrCat("out", i - inputs));
     if (i < inputs) {
-      args_.emplace_back(names_[i].c_str(), ArgType::kTensor, 0, nullptr, offset_of(i));
+      args_.push_back({.name = names_[i].c_str(), .offset = offset_of(i)});
     } else {
       outputs_.push_back({names_[i].c_str(), offset_of(i), -1});
     }

@@ -25,8 +25,8 @@ struct RegionOp::Described {
                       : i < inputs + outs ? absl::StrCat("out", i - inputs)
                                           : "scratch");
       if (i < inputs) {
-        args.emplace_back(names[i].c_str(), ArgType::kTensor, region.writes(i) ? int{kWritten} : 0,
-                          nullptr, offset_of(i));
+        args.push_back(
+            {.name = names[i].c_str(), .written = region.writes(i), .offset = offset_of(i)});
       } else {
         outputs.push_back({names[i].c_str(), offset_of(i), -1});
       }

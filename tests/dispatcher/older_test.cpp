@@ -34,20 +34,28 @@ struct Args {
 
 constexpr uint64_t kHash = 3, kWithAlpha = 2, kFirst = 1;
 
+constexpr ArgInfo keyword(const char* name, ArgType type, const char* text, uint32_t offset) {
+  return {.name = name, .type = type, .kw_only = true, .default_text = text, .offset = offset};
+}
+constexpr ArgInfo optional(ArgInfo arg) {
+  arg.optional = true;
+  return arg;
+}
+
 #define AT(name) static_cast<uint32_t>(offsetof(Args, name))
 constexpr ArgInfo kArgs[] = {
-    {"self", ArgType::kTensor, 0, nullptr, AT(self)},
-    {"alpha", ArgType::kScalar, kKwOnly, "1", AT(alpha)},
-    {"count", ArgType::kInt, kKwOnly, "-1", AT(count)},
-    {"limit", ArgType::kInt, kOptional | kKwOnly, "None", AT(limit)},
-    {"scale", ArgType::kFloat, kKwOnly, "0.5", AT(scale)},
-    {"bound", ArgType::kFloat, kOptional | kKwOnly, "2.0", AT(bound)},
-    {"mode", ArgType::kStr, kKwOnly, "mean", AT(mode)},
-    {"dims", ArgType::kIntList, kOptional | kKwOnly, "None", AT(dims)},
-    {"pads", ArgType::kIntList, kKwOnly, "[0, 1]", AT(pads)},
-    {"dtype", ArgType::kScalarType, kOptional | kKwOnly, "None", AT(dtype)},
-    {"device", ArgType::kDevice, kOptional | kKwOnly, "None", AT(device)},
-    {"weight", ArgType::kTensor, kOptional | kKwOnly, "None", AT(weight)},
+    {.name = "self", .offset = AT(self)},
+    keyword("alpha", ArgType::kScalar, "1", AT(alpha)),
+    keyword("count", ArgType::kInt, "-1", AT(count)),
+    optional(keyword("limit", ArgType::kInt, "None", AT(limit))),
+    keyword("scale", ArgType::kFloat, "0.5", AT(scale)),
+    optional(keyword("bound", ArgType::kFloat, "2.0", AT(bound))),
+    keyword("mode", ArgType::kStr, "mean", AT(mode)),
+    optional(keyword("dims", ArgType::kIntList, "None", AT(dims))),
+    keyword("pads", ArgType::kIntList, "[0, 1]", AT(pads)),
+    optional(keyword("dtype", ArgType::kScalarType, "None", AT(dtype))),
+    optional(keyword("device", ArgType::kDevice, "None", AT(device))),
+    optional(keyword("weight", ArgType::kTensor, "None", AT(weight))),
 };
 constexpr OutputInfo kOutputs[] = {{"out", AT(out), -1}, {"second", AT(second), -1}};
 constexpr OlderSchema kOlder[] = {{kWithAlpha, AT(count)}, {kFirst, AT(alpha)}};

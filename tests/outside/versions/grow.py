@@ -43,7 +43,7 @@ for name, arguments, body in (
         for module in (emit_api, emit_stubs, emit_table):
             files |= module.emit(ops, lock)
     # Keeps the files for this operator; libmytorch has the rest.
-    mine = re.compile(r"/(outside_scale\.h|(ops|table)_\d+\.cpp)$")
+    mine = re.compile(r"/(outside_scale\.h|operators(_\d+)?\.h|(ops|table)_\d+\.cpp)$")
     files = {path: text for path, text in files.items() if mine.search(path)}
     write_all(files, folder / name)
 for path in sorted(files):

@@ -6,6 +6,7 @@
 #include "mytorch/backends.h"
 #include "mytorch/choice.h"
 #include "mytorch/device_memory.h"
+#include "mytorch/generated/operators.h"  // grow.py's
 #include "mytorch/graph.h"
 #include "mytorch/mytorch.h"
 #include "mytorch/ops/outside_scale.h"
@@ -13,11 +14,6 @@
 #include "tests/nn/data/temp_directory.h"
 
 namespace mytorch {
-
-namespace entries {
-extern OpEntry outside_scale;
-}
-
 namespace {
 
 using testing::expect_error;
@@ -80,7 +76,7 @@ std::string told(const std::vector<NamedValue>& named) {
 }
 
 TEST(VersionsTest, APluginOutlivesAnArgumentThatAnOperatorGains) {
-  add_op(entries::outside_scale);
+  add_op(ops::outside_scale::entry);
   load_backend(plugin("grown"));
   const Tensor x = arange(3, kFloat32);
   EXPECT_EQ(told({}), "ran");
