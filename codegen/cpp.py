@@ -15,15 +15,15 @@ WIDTH = 120  # columns of a generated line
 _PLAIN = {"int": "int64_t", "float": "double", "bool": "bool", "ScalarType": "ScalarType", "Device": "Device"}
 
 
-def source(lines: list[str]) -> str:
+def source(lines: list[str], of: str = "ops.yaml") -> str:
     """Returns a generated file of these lines."""
-    return "\n".join([BANNER, *lines, ""])
+    return "\n".join([BANNER.replace("ops.yaml", of), *lines, ""])
 
 
-def header(about: str, includes: list[str], lines: list[str]) -> str:
+def header(about: str, includes: list[str], lines: list[str], of: str = "ops.yaml") -> str:
     """Returns a generated header; `about` is its first comment, if there is one."""
     first = [f"// {about}"] * bool(about)
-    return source([*first, "#pragma once", "", *(f'#include "{path}"' for path in includes), *lines])
+    return source([*first, "#pragma once", "", *(f'#include "{path}"' for path in includes), *lines], of)
 
 
 # ---- long lines ------------------------------------------------------------------------------------------

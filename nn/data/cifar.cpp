@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "core/types/errors.h"
+#include "nn/common/host_tensor.h"
+#include "nn/common/whole_file.h"
 #include "nn/data/gather.h"
-#include "nn/data/host_tensor.h"
 #include "nn/data/unit_float.h"
-#include "nn/data/whole_file.h"
 
 namespace mytorch::nn::data {
 namespace {

@@ -1,8 +1,8 @@
 #include "mytorch/nn/data/data_loader.h"
 
 #include "core/types/errors.h"
+#include "nn/common/host_tensor.h"
 #include "nn/data/epoch.h"
-#include "nn/data/host_tensor.h"
 
 namespace mytorch::nn::data {
 

@@ -6,7 +6,7 @@
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops/stack.h"
-#include "nn/data/host_tensor.h"
+#include "nn/common/host_tensor.h"
 
 namespace mytorch::nn::data {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "core/types/errors.h"
-#include "nn/data/byte_source.h"
-#include "nn/data/host_tensor.h"
+#include "nn/common/byte_source.h"
+#include "nn/common/host_tensor.h"
 
 namespace mytorch::nn::data {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "core/types/errors.h"
 #include "mytorch/nn/data/image_folder.h"
-#include "nn/data/host_tensor.h"
-#include "nn/data/whole_file.h"
+#include "nn/common/host_tensor.h"
+#include "nn/common/whole_file.h"
 
 namespace mytorch::nn::data {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "absl/strings/ascii.h"
 #include "core/types/errors.h"
+#include "nn/common/host_tensor.h"
 #include "nn/data/gather.h"
-#include "nn/data/host_tensor.h"
 
 namespace mytorch::nn::data {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "core/types/errors.h"
 #include "mytorch/nn/data/transforms.h"
-#include "nn/data/host_tensor.h"
+#include "nn/common/host_tensor.h"
 #include "nn/data/image_view.h"
 #include "nn/data/option_name.h"
 #include "nn/data/split_mix.h"

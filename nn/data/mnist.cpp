@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/types/errors.h"
+#include "nn/common/host_tensor.h"
 #include "nn/data/gather.h"
-#include "nn/data/host_tensor.h"
 #include "nn/data/idx_file.h"
 #include "nn/data/unit_float.h"
 

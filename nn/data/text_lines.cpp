@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "core/types/errors.h"
+#include "nn/common/host_tensor.h"
+#include "nn/common/whole_file.h"
 #include "nn/data/gather.h"
-#include "nn/data/host_tensor.h"
-#include "nn/data/whole_file.h"
 
 namespace mytorch::nn::data {
 

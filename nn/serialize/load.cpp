@@ -11,7 +11,7 @@
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/nn/serialize.h"
-#include "nn/data/host_tensor.h"
+#include "nn/common/host_tensor.h"
 #include "nn/serialize/safetensors_header.h"
 
 namespace mytorch::nn {

@@ -11,7 +11,7 @@
 #include "core/tensor/capture_layer.h"
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
-#include "nn/data/host_tensor.h"
+#include "nn/common/host_tensor.h"
 #include "nn/serialize/atomic_file.h"
 #include "nn/serialize/safetensors_header.h"
 

@@ -13,7 +13,7 @@
 #include "core/tensor/capture_layer.h"
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
-#include "nn/data/host_tensor.h"
+#include "nn/common/host_tensor.h"
 
 namespace mytorch::nn {
 namespace {

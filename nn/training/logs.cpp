@@ -19,7 +19,7 @@
 
 #include "core/types/errors.h"
 #include "nlohmann/json.hpp"
-#include "nn/data/whole_file.h"
+#include "nn/common/whole_file.h"
 #include "nn/serialize/atomic_file.h"
 
 namespace mytorch::nn {
@@ -102,7 +102,7 @@ std::string cut_csv(const std::string& path, int64_t first_step) {
   if (!std::filesystem::exists(path, ignored)) return "";
   std::string kept, header;
   if (first_step > 0) {
-    const std::string text = data::read_whole_file(path);
+    const std::string text = read_whole_file(path);
     const auto lines = split(text, '\n');
     for (size_t i = 0; i + 1 < lines.size(); ++i) {  // an incomplete last line is dropped
       double step = 0;
@@ -226,7 +226,7 @@ void CsvLog::log(int64_t step, const Metrics& metrics) {
 }
 
 std::map<std::string, std::vector<double>> read_csv_log(const std::string& path) {
-  const std::string text = data::read_whole_file(path);
+  const std::string text = read_whole_file(path);
   const auto lines = split(text, '\n');
   const auto names = split(lines[0], ',');
   if (names[0] != "step") {

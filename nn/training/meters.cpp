@@ -8,7 +8,7 @@
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops.h"
-#include "nn/data/host_tensor.h"
+#include "nn/common/host_tensor.h"
 
 namespace mytorch::nn {
 namespace {

@@ -1,4 +1,4 @@
-"""Follows part (b) of docs/contributing.md: codegen takes its record and its samples, and its C++ compiles.
+"""Follows parts (b) and (d) of docs/contributing.md: codegen takes record, samples and header, and the C++ compiles.
 
     python3 contributing.py COMPILER NVCC [FOLDER ...]
 
@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import processes
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ["abi", "core", "dispatcher", "autograd", "graph", "distributed", "nn", "text", "backends/sdk"]
+ROOMS = ["abi", "core", "dispatcher", "autograd", "graph", "distributed", "nn", "nn/*", "text", "backends/sdk"]
 compiler, nvcc, *folders = sys.argv[1:]
 
 page = (ROOT / "docs/contributing.md").read_text()
@@ -49,15 +49,19 @@ def add_record(path: Path, family: str, text: str) -> None:
 
 with tempfile.TemporaryDirectory() as name:
     tree = Path(name)
-    for path in ["ops.yaml", "abi/ops.lock", "abi/include/mytorch/abi.h", "ops/normalization/softmax.cpp"]:
+    copied = ["ops.yaml", "abi/ops.lock", "abi/include/mytorch/abi.h", "ops/normalization/softmax.cpp"]
+    for path in [*copied, "dispatcher/table/program_row.h"]:  # backends/cuda/emit.py reads the last one
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, tree / path)
     for folder in ["codegen", "conformance", "bench"]:
         shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__", "tests", "*.cpp"))
-    for path in [*ROOT.glob("*/*.py"), *ROOT.glob("backends/*/emit.py")]:
+    for path in [*ROOT.glob("*/*.py"), *ROOT.glob("backends/*/emit.py"), *ROOT.glob("nn/**/include/**/*.h")]:
         copy = tree / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, copy)
+
+    header = tree / "nn/include/mytorch/nn/layer_scale.h"
+    header.write_text(block("cpp", "class LayerScale "))
 
     add_record(tree / "ops.yaml", "pointwise", block("yaml", "- op: cube("))
     add_record(tree / "ops.yaml", "normalization", block("yaml", "- op: center("))
@@ -70,13 +74,20 @@ with tempfile.TemporaryDirectory() as name:
     include += [f"-I{tree}/generated/{folder}" for folder in ["include", "private", "backend/include"]]
     for folder in set(folders) - {"/usr/include"}:
         include += ["-isystem", folder]
-    include += [f"-I{ROOT}", *[f"-I{ROOT}/{room}/include" for room in ROOMS]]
+    include += [f"-I{ROOT}", *[f"-I{folder}" for room in ROOMS for folder in ROOT.glob(f"{room}/include")]]
     check = [compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", *include]
 
     meaning = block("cpp", "TensorSpec center(").split("\n\n", 1)
     source = (tree / "ops/normalization/softmax.cpp").read_text()
     (tree / "meaning.cpp").write_text(f"{meaning[0]}\n{source}\nnamespace mytorch {{\n{meaning[1]}}}\n")
     run(*check, tree / "meaning.cpp")
+
+    module = block("cpp", '#include "mytorch/nn/layer_scale.h"')
+    builder = "mytorch::nn::LayerScale made = mytorch::nn::LayerScaleOptions(8).init(1e-4);"
+    (tree / "module.cpp").write_text(
+        f'#include "mytorch/nn.h"\n{module}\nmytorch::nn::LayerScaleImpl a(8);\n{builder}\n'
+    )
+    run(*check, f"-I{tree}/nn/include", tree / "module.cpp")
 
     for backend, kind in [("cpu-openmp", "cpp"), ("cuda", "cu")]:
         registry = f"backends/{backend}/registry.h"

@@ -63,15 +63,7 @@ std::tuple<Tensor, Tensor> multi_head_attention_forward(
     const MultiheadAttentionForwardArgs& options);
 
 // libtorch's builder of the same options, the first ten of which its constructor takes.
-// clang-format off
-#define MYTORCH_ATTENTION_OPTION_NAMES(X)                                                         \
-  X(embed_dim_to_check) X(num_heads) X(in_proj_weight) X(in_proj_bias) X(bias_k) X(bias_v)        \
-  X(add_zero_attn) X(dropout_p) X(out_proj_weight) X(out_proj_bias) X(training)                   \
-  X(key_padding_mask) X(need_weights) X(attn_mask) X(use_separate_proj_weight) X(q_proj_weight)   \
-  X(k_proj_weight) X(v_proj_weight) X(static_k) X(static_v) X(average_attn_weights) X(is_causal)
-// clang-format on
 MYTORCH_DEFINE_SETTERS(AttentionOptionSetters, MYTORCH_ATTENTION_OPTION_NAMES)
-#undef MYTORCH_ATTENTION_OPTION_NAMES
 class MultiheadAttentionForwardFuncOptions
     : public AttentionOptionSetters<MultiheadAttentionForwardFuncOptions,
                                     MultiheadAttentionForwardArgs> {

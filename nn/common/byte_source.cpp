@@ -1,4 +1,4 @@
-#include "nn/data/byte_source.h"
+#include "nn/common/byte_source.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -10,7 +10,7 @@
 
 #include "core/types/errors.h"
 
-namespace mytorch::nn::data {
+namespace mytorch::nn {
 namespace {
 
 constexpr size_t kChunk = size_t{1} << 18;
@@ -123,4 +123,4 @@ void ByteSource::inflate_some() {
   }
 }
 
-}  // namespace mytorch::nn::data
+}  // namespace mytorch::nn

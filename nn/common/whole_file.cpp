@@ -1,12 +1,12 @@
-#include "nn/data/whole_file.h"
+#include "nn/common/whole_file.h"
 
 #include <algorithm>
 #include <new>
 
 #include "core/types/errors.h"
-#include "nn/data/byte_source.h"
+#include "nn/common/byte_source.h"
 
-namespace mytorch::nn::data {
+namespace mytorch::nn {
 
 std::string read_whole_file(const std::string& path, uint64_t most) {
   ByteSource source(path);
@@ -31,4 +31,4 @@ std::string read_whole_file(const std::string& path, uint64_t most) {
   }
 }
 
-}  // namespace mytorch::nn::data
+}  // namespace mytorch::nn

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace mytorch::nn::data {
+namespace mytorch::nn {
 
 // Recognizes gzip by its first bytes rather than the file name, because downloads are often
 // unpacked without renaming. Every failure throws an Error(kIo) that names the file.
@@ -45,4 +45,4 @@ class ByteSource {
   int members_ = 0;            // number of complete members
 };
 
-}  // namespace mytorch::nn::data
+}  // namespace mytorch::nn

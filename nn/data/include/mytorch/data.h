@@ -294,10 +294,6 @@ struct DataLoaderArgs {
   bool drop_last = false;
 };
 
-// clang-format off
-#define MYTORCH_LOADER_OPTION_NAMES(X)                                                            \
-  X(batch_size) X(drop_last) X(enforce_ordering) X(max_jobs) X(workers)
-// clang-format on
 MYTORCH_DEFINE_SETTERS(LoaderOptionSetters, MYTORCH_LOADER_OPTION_NAMES)
 
 class DataLoaderOptions : public LoaderOptionSetters<DataLoaderOptions, DataLoaderArgs> {

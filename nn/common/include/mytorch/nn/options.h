@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "mytorch/generated/option_names.h"  // IWYU pragma: export
 #include "mytorch/list.h"
 
 namespace mytorch::nn {
@@ -126,26 +127,6 @@ class OneOrMore {
 
 class Module;
 
-// The options of layers and functions.
-// clang-format off
-#define MYTORCH_OPTION_NAMES(X)                                                                   \
-  X(activation) X(add_bias_kv) X(add_zero_attn) X(affine) X(align_corners) X(alpha) X(antialias)  \
-  X(approximate) X(attention) X(attn_mask) X(average_attn_weights) X(base) X(batch_first) X(beta) X(bias)      \
-  X(bidirectional) X(blank) X(block_size) X(ceil_mode) X(count_include_pad) X(custom_decoder)     \
-  X(custom_encoder) X(delta) X(dilation) X(distance_function) X(div_value) X(dim) X(dim_feedforward) X(divisor_override)            \
-  X(dropout) X(dropout_p) X(dtype) X(elementwise_affine) X(enable_gqa) X(end_dim) X(eps) X(full)  \
-  X(generator) X(groups) X(hard) X(head_bias) X(ignore_index) X(include_last_offset) X(init) X(inplace)        \
-  X(interleaved) X(is_causal) X(k) X(kdim) X(keepdim) X(key_padding_mask) X(label_smoothing)      \
-  X(lambd) X(layer_norm_eps) X(log_input) X(log_target) X(lower) X(margin) X(max_norm) X(max_val) X(min_val)  \
-  X(mode) X(momentum) X(need_weights) X(negative_slope) X(nonlinearity) X(norm) X(norm_first) X(norm_type)     \
-  X(num_blocks) X(num_decoder_layers) X(num_encoder_layers) X(num_layers) X(num_parameters)       \
-  X(offsets) X(output_padding) X(output_ratio) X(output_size) X(p) X(padding) X(padding_idx) X(padding_mode)                     \
-  X(per_sample_weights) X(pos_weight) X(proj_size) X(recompute_scale_factor) X(reduction) X(running_mean) X(running_var)    \
-  X(scale) X(scale_factor) X(scale_grad_by_freq) X(scaling) X(size) X(start_dim) X(stride)        \
-  X(swap) X(tau) X(threshold) X(track_running_stats) X(training) X(upper) X(use_input_stats)      \
-  X(value) X(vdim) X(weight) X(zero_infinity)
-// clang-format on
-
 // The names of a function's options, for the compiler's messages. The function has an overload
 //
 //   template <class TakesOptionsOf = Args, OptionNames Named = "stride, padding">
@@ -166,7 +147,7 @@ struct OptionNames {
 // returns it. Self derives from Setters<Self, Args> and has a member function args(), which returns
 // a reference to the aggregate. The functions are templates, so that they exist only if Args has
 // the field. Every class of options costs the compiler a declaration for each name, hence the lists
-// for layers, optimizers and loaders.
+// for layers, optimizers and loaders, which codegen reads from the aggregates (nn/emit.py).
 #define MYTORCH_DEFINE_SETTERS(Setters, NAMES) \
   template <class Self, class Args>            \
   class Setters {                              \

@@ -66,15 +66,6 @@ class OptimizerOptions {
   virtual std::optional<ScalarType> get_state_dtype() const = 0;
 };
 
-// The options of optimizers.
-// clang-format off
-#define MYTORCH_OPTIMIZER_OPTION_NAMES(X)                                                         \
-  X(adjust_lr_fn) X(alpha) X(amsgrad) X(beta2_decay) X(betas) X(centered) X(d) X(dampening)       \
-  X(decoupled_weight_decay) X(eps) X(history_size) X(initial_accumulator_value) X(lambd)          \
-  X(line_search_fn) X(lr) X(lr_decay) X(master_weights) X(max_eval) X(max_iter) X(maximize)       \
-  X(momentum) X(momentum_decay) X(nesterov) X(ns_coefficients) X(ns_steps) X(rho) X(state_dtype)  \
-  X(t0) X(tolerance_change) X(tolerance_grad) X(weight_decay)
-// clang-format on
 MYTORCH_DEFINE_SETTERS(OptimizerOptionSetters, MYTORCH_OPTIMIZER_OPTION_NAMES)
 
 // The options of one optimizer: libtorch's builder of the aggregate in which they are declared.
