@@ -24,6 +24,7 @@ CONDITIONS = frozenset("eq ne logical_and logical_or logical_xor logical_not isn
 # Others with a meaning for complex values: abs gives |x|, sign x / |x|, and an order is that
 # of the real parts, for conditions on magnitudes.
 OTHERS = frozenset("abs sign conj_physical lt le gt ge".split())
+MEANINGFUL = HOLOMORPHIC | CONDITIONS | OTHERS | {"where"}
 
 
 def _operations(program: Program) -> set[str]:
@@ -32,9 +33,7 @@ def _operations(program: Program) -> set[str]:
 
 def without_meaning(programs: tuple[Program, ...]) -> list[str]:
     """Returns the operations of a body that complex values do not have."""
-    return sorted(
-        set().union(*(_operations(p) for p in programs)) - HOLOMORPHIC - CONDITIONS - OTHERS - {"where", "cast"}
-    )
+    return sorted(set().union(*(_operations(p) for p in programs)) - MEANINGFUL - {"cast"})
 
 
 def is_holomorphic(program: Program) -> bool:

@@ -53,6 +53,11 @@ class NodeOp:
     takes: str = "float"
     result: str = ""
 
+    @property
+    def approximate(self) -> bool:
+        """Whether implementations differ in the last bits."""
+        return self.name in ("pow", "atan2") or (self.ulp is not None and max(self.ulp) > 0.5)
+
 
 def _total(function: Callable[..., float]) -> Callable[..., float]:
     """Makes a function of `math` total: NaN outside of its domain, inf on overflow."""

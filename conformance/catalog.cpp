@@ -53,6 +53,7 @@ OpRecord record(const Json& json) {
   op.out = json.at("out");
   op.types = json.at("types").get<std::map<std::string, std::string>>();
   op.nodes = json.at("nodes").get<std::set<std::string>>();
+  json.at("approximate").get_to(op.approximate);
   op.cost = json.at("cost");
   op.tolerance = json.at("tolerance").get<std::map<std::string, double>>();
   op.backward_stable = json.at("backward_stable");

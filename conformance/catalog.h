@@ -52,6 +52,7 @@ struct OpRecord {
   std::vector<std::string> result_names;
   std::map<std::string, std::string> types;  // by tensor argument: same, bool, index or any
   std::set<std::string> nodes;               // operations in the body
+  bool approximate = false;                  // one of them is a function that has no exact result
   std::map<std::string, double> tolerance;   // by dtype name
   bool backward_stable = false;              // a result of operands with rounding errors is right
   bool non_finite_spreads = false;           // non-finite operands may reach any result of a matrix

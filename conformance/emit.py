@@ -10,6 +10,7 @@ from codegen import cpp, describe
 from codegen.cost import cost_tree
 from codegen.lock import Lock
 from codegen.model import Op
+from codegen.nodes import NODE_OPS
 from conformance.cases import FOLDER, SampleError, collect
 
 
@@ -50,6 +51,7 @@ def record(op: Op) -> dict:
         "hash": f"0x{s.hash:016x}",
         "line": op.line,
         "nodes": _node_ops(op),
+        "approximate": any(NODE_OPS[node].approximate for node in _node_ops(op) if node in NODE_OPS),
         "grad": {
             "kind": op.grad.kind,
             "no_grad": list(op.grad.no_grad),

@@ -17,12 +17,7 @@ namespace {
 bool may_round_apart(const OpRecord& op) {
   if (op.meaning == "view") return false;
   if (op.meaning != "pointwise") return true;
-  static const std::set<std::string> kFunctions = {
-      "pow",   "atan2", "rsqrt", "exp",   "exp2", "expm1", "log",    "log2", "log10",
-      "log1p", "sin",   "cos",   "tan",   "asin", "acos",  "atan",   "sinh", "cosh",
-      "tanh",  "asinh", "acosh", "atanh", "erf",  "erfc",  "sigmoid"};
-  return std::any_of(op.nodes.begin(), op.nodes.end(),
-                     [](const std::string& node) { return kFunctions.contains(node); });
+  return op.approximate;
 }
 
 }  // namespace

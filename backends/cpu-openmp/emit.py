@@ -15,7 +15,7 @@ from codegen.expr import build_pointwise
 from codegen.graph import Node
 from codegen.lock import Lock
 from codegen.model import Op
-from codegen.nodes import BOOL, COMPUTE, NODE_OPS
+from codegen.nodes import BOOL, COMPUTE, ELEMENTARY, NODE_OPS
 from codegen.program import Output, Program
 from codegen.schema import fnv1a, parse_schema
 from codegen.series import CHEBYSHEV, vector_code
@@ -578,6 +578,16 @@ def node_loops(loops: InnerLoopSet) -> list[Part]:
     return found
 
 
+def elementary() -> str:
+    """Returns the list of the functions whose accuracy is tested (tests/backends/cpu-openmp/simd_math_test.cpp)."""
+    rows = [
+        f"X({f.name.capitalize()}, libm::{f.name}(x), {f.ulp[0]}, {f.ulp[1]})" for f in ELEMENTARY if f.ulp is not None
+    ]
+    about = "The elementary functions with their largest errors in float and double, in units in the last place."
+    listed = " \\\n  ".join(["#define MYTORCH_ELEMENTARY(X)", *rows])
+    return cpp.header(about, [], [listed], "codegen/elementary.yaml")
+
+
 def programs_file(tables: Tables, files: list[int]) -> str:
     """Returns programs.cpp. `files` are the numbers of the files with inner loops."""
     best = ", ".join(f"best_inner_loops_{k:02d}()" if k in files else "nullptr" for k in range(FILES))
@@ -648,4 +658,5 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
         tables.node(p, code)
     files = {f"cpu/inner_loops_{number:02d}.cpp": inner_loop_file(number, group) for number, group in groups.items()}
     files["cpu/programs.cpp"] = programs_file(tables, sorted(groups))
+    files["cpu/elementary.h"] = elementary()
     return files

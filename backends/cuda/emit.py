@@ -1,14 +1,31 @@
-"""Emits the programs of all pointwise and reduce operators, which backends/cuda compiles when they are first called."""
+"""Emits the programs of all pointwise and reduce operators, which backends/cuda compiles when they are first called, and
+the node operations that they consist of."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from codegen import cpp, emit_table
+from codegen import complex, cpp, emit_table
 from codegen.lock import Lock
 from codegen.model import Op
+from codegen.nodes import ELEMENTARY, NODE_OPS
 
+COSTLY = 12  # additions: what a kernel keeps in memory instead of computing it twice
 WORDS = Path(__file__).resolve().parent.parent.parent / "dispatcher" / "table" / "program_row.h"
+
+
+def node_ops() -> str:
+    lists = {
+        "kNodeOps": list(NODE_OPS),
+        "kComplexOps": [name for name in NODE_OPS if name in complex.MEANINGFUL],
+        "kCostlyOps": [name for name, op in NODE_OPS.items() if op.cost >= COSTLY],
+    }
+    lines = ["#include <string_view>", "", "namespace mytorch::cuda {"]
+    for name, names in lists.items():
+        lines.append(f"inline constexpr std::string_view {name}[] = {{{', '.join(map(cpp.text, names))}}};")
+    functions = " \\\n  ".join(["#define MYTORCH_ELEMENTARY(X)", *(f"X({function.name})" for function in ELEMENTARY)])
+    about = "The node operations: all, those of complex values, those that are not computed twice, and functions."
+    return cpp.header(about, [], [*lines, "}  // namespace mytorch::cuda", functions], "codegen/nodes.py")
 
 
 def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
@@ -49,4 +66,4 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
         "}  // namespace mytorch::cuda",
         "",
     ]
-    return {"cuda/programs.cpp": "\n".join(lines)}
+    return {"cuda/programs.cpp": "\n".join(lines), "cuda/nodes.h": node_ops()}

@@ -1,6 +1,10 @@
 // Node operations on floating types, evaluated in double. Only trunc_divide, which is discontinuous
 // at quotients that round to an integer, first rounds the quotient to the compute type.
+#include <array>
 #include <cmath>
+#include <cstddef>
+#include <iterator>
+#include <utility>
 
 #include "backends/reference/node_ops.h"
 #include "backends/reference/node_tables.h"
@@ -126,8 +130,22 @@ constexpr NodeOp kFloatOps[] = {
 #undef BINARY
 #undef COMPARE
 
+template <size_t i>
+Value converted(const Operands& x) {
+  Operands real = x;
+  real.a.f = static_cast<double>(x.a.i);
+  return whole(sdk::convert<int64_t>(kFloatOps[i].run(real).f));
+}
+// Also those that integers have an own meaning of, which find_node_op finds first.
+template <size_t... i>
+constexpr std::array<NodeOp, sizeof...(i)> convert_all(std::index_sequence<i...>) {
+  return {NodeOp{kFloatOps[i].arity == 1 ? kFloatOps[i].name : "", 1, &converted<i>}...};
+}
+constexpr auto kConvertedOps = convert_all(std::make_index_sequence<std::size(kFloatOps)>());
+
 }  // namespace
 
 std::span<const NodeOp> float_ops() { return kFloatOps; }
+std::span<const NodeOp> converted_ops() { return kConvertedOps; }
 
 }  // namespace mytorch::reference

@@ -72,13 +72,6 @@ int64_t shift_right(int64_t a, int64_t b, mt_dtype type) {
       return whole(function(x.a.i, x.b.i)); \
     }                                       \
   }
-#define THROUGH_DOUBLE(name, expression)               \
-  {                                                    \
-    name, 1, [](const Operands& x) {                   \
-      const double a = static_cast<double>(x.a.i);     \
-      return whole(sdk::convert<int64_t>(expression)); \
-    }                                                  \
-  }
 
 constexpr NodeOp kIntegerOps[] = {
     BINARY("add", add(a, b)),
@@ -102,30 +95,6 @@ constexpr NodeOp kIntegerOps[] = {
     UNARY("ceil", a),
     UNARY("round", a),
     UNARY("trunc", a),
-    THROUGH_DOUBLE("sqrt", std::sqrt(a)),
-    THROUGH_DOUBLE("rsqrt", 1 / std::sqrt(a)),
-    THROUGH_DOUBLE("exp", std::exp(a)),
-    THROUGH_DOUBLE("exp2", std::exp2(a)),
-    THROUGH_DOUBLE("expm1", std::expm1(a)),
-    THROUGH_DOUBLE("log", std::log(a)),
-    THROUGH_DOUBLE("log2", std::log2(a)),
-    THROUGH_DOUBLE("log10", std::log10(a)),
-    THROUGH_DOUBLE("log1p", std::log1p(a)),
-    THROUGH_DOUBLE("sin", std::sin(a)),
-    THROUGH_DOUBLE("cos", std::cos(a)),
-    THROUGH_DOUBLE("tan", std::tan(a)),
-    THROUGH_DOUBLE("asin", std::asin(a)),
-    THROUGH_DOUBLE("acos", std::acos(a)),
-    THROUGH_DOUBLE("atan", std::atan(a)),
-    THROUGH_DOUBLE("sinh", std::sinh(a)),
-    THROUGH_DOUBLE("cosh", std::cosh(a)),
-    THROUGH_DOUBLE("tanh", std::tanh(a)),
-    THROUGH_DOUBLE("asinh", std::asinh(a)),
-    THROUGH_DOUBLE("acosh", std::acosh(a)),
-    THROUGH_DOUBLE("atanh", std::atanh(a)),
-    THROUGH_DOUBLE("erf", std::erf(a)),
-    THROUGH_DOUBLE("erfc", std::erfc(a)),
-    THROUGH_DOUBLE("sigmoid", 1 / (1 + std::exp(-a))),
     BINARY("eq", a == b),
     BINARY("ne", a != b),
     BINARY("lt", a < b),
@@ -153,7 +122,6 @@ constexpr NodeOp kLogicOps[] = {
 #undef UNARY
 #undef BINARY
 #undef DIVISION
-#undef THROUGH_DOUBLE
 
 }  // namespace
 
@@ -162,7 +130,7 @@ std::span<const NodeOp> logic_ops() { return kLogicOps; }
 
 const NodeOp* find_node_op(std::string_view name, bool floating) {
   for (const std::span<const NodeOp> table :
-       {logic_ops(), floating ? float_ops() : integer_ops()}) {
+       {logic_ops(), floating ? float_ops() : integer_ops(), converted_ops()}) {
     for (const NodeOp& op : table) {
       if (op.name == name) return &op;
     }

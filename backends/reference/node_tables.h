@@ -9,6 +9,8 @@ namespace mytorch::reference {
 
 std::span<const NodeOp> float_ops();
 std::span<const NodeOp> integer_ops();
+// The functions of one number on integers: in double, converted back.
+std::span<const NodeOp> converted_ops();
 std::span<const NodeOp> logic_ops();  // of bools, and `where`: the same in both domains
 
 }  // namespace mytorch::reference

@@ -1,4 +1,4 @@
-"""Follows parts (b) and (d) of docs/contributing.md: codegen takes record, samples and header, and the C++ compiles.
+"""Follows parts (a), (b) and (d) of docs/contributing.md: codegen takes record, samples and header, and the C++ compiles.
 
     python3 contributing.py COMPILER NVCC [FOLDER ...]
 
@@ -63,6 +63,17 @@ with tempfile.TemporaryDirectory() as name:
     header = tree / "nn/include/mytorch/nn/layer_scale.h"
     header.write_text(block("cpp", "class LayerScale "))
 
+    row, vectors = block("yaml", "cbrt: {"), block("cpp", "NodeCbrt(")
+    append(tree / "codegen/elementary.yaml", row)
+    elementary = {
+        "backends/reference/node_ops_float.cpp": ('    UNARY("erfc",', 'UNARY("cbrt", std::cbrt(a)),\n'),
+        "backends/cuda/programs/node_ops.cuh": ("SAME_NAME(erfc)", "SAME_NAME(cbrt)\n"),
+        "backends/cpu-openmp/simd/pow-inl.h": ("}  // namespace mytorch::simd::HWY_NAMESPACE", vectors),
+    }
+    for path, (before, text) in elementary.items():
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_text((ROOT / path).read_text().replace(before, text + before))
+
     add_record(tree / "ops.yaml", "pointwise", block("yaml", "- op: cube("))
     add_record(tree / "ops.yaml", "normalization", block("yaml", "- op: center("))
     append(tree / "conformance/samples/normalization.yaml", block("yaml", 'dim: 1}, error: "out of range"'))
@@ -88,6 +99,11 @@ with tempfile.TemporaryDirectory() as name:
         f'#include "mytorch/nn.h"\n{module}\nmytorch::nn::LayerScaleImpl a(8);\n{builder}\n'
     )
     run(*check, f"-I{tree}/nn/include", tree / "module.cpp")
+
+    run(*check, tree / "backends/reference/node_ops_float.cpp")
+    (loops,) = [path for path in (tree / "generated/cpu").glob("*.cpp") if "NodeCbrt(" in path.read_text()]
+    run(*check, f"-I{tree}/generated", loops)
+    run(*check, "-Wno-unknown-pragmas", f"-I{tree}/generated", ROOT / "tests/backends/cuda/programs/node_ops_test.cpp")
 
     for backend, kind in [("cpu-openmp", "cpp"), ("cuda", "cu")]:
         registry = f"backends/{backend}/registry.h"

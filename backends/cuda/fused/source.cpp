@@ -6,6 +6,7 @@
 
 #include "backends/cuda/fused/text.h"
 #include "backends/cuda/programs/key.h"
+#include "cuda/nodes.h"
 #include "mytorch/backend/error.h"
 #include "mytorch/backend/fused.h"
 
@@ -101,10 +102,6 @@ FusedSource::Phase FusedSource::phase(int number, bool keeps) const {
 }
 
 void FusedSource::choose_kept() {
-  constexpr std::string_view kExpensive[] = {
-      "exp",   "exp2", "expm1", "log",  "log2", "log10", "log1p",  "sin",   "cos",
-      "tan",   "asin", "acos",  "atan", "sinh", "cosh",  "tanh",   "asinh", "acosh",
-      "atanh", "erf",  "erfc",  "pow",  "fmod", "atan2", "sigmoid"};
   std::vector<int> first(calls.size(), -1);
   for (int number = 0; number <= phases; ++number) {
     for (const int at : phase(number, false).calls) {
@@ -116,8 +113,8 @@ void FusedSource::choose_kept() {
       const Call& call = calls[static_cast<size_t>(at)];
       const bool expensive =
           std::any_of(call.program.nodes.begin(), call.program.nodes.end(), [&](const auto& node) {
-            return std::find(std::begin(kExpensive), std::end(kExpensive), node.op) !=
-                   std::end(kExpensive);
+            return std::find(std::begin(kCostlyOps), std::end(kCostlyOps), node.op) !=
+                   std::end(kCostlyOps);
           });
       for (const int32_t result : call.results) {
         if (expensive && result >= 0) values[static_cast<size_t>(result)].kept = begin;

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "cuda/nodes.h"
 #include "mytorch/backend/dtype.h"
 #include "mytorch/backend/error.h"
 #include "mytorch/backend/tensor.h"
@@ -36,30 +37,9 @@ constexpr Type kTypes[] = {
     {{MT_COMPLEX, 128, 1}, "c128"},
 };
 
-// Operations with a function of their name in the prelude. Those in kTypedOps take the compute type
-// as a template argument.
-constexpr std::string_view kOps[] = {
-    "add",        "sub",         "mul",        "div",         "floor_divide", "trunc_divide",
-    "remainder",  "fmod",        "pow",        "maximum",     "minimum",      "atan2",
-    "neg",        "abs",         "sign",       "sqrt",        "rsqrt",        "exp",
-    "exp2",       "expm1",       "log",        "log2",        "log10",        "log1p",
-    "sin",        "cos",         "tan",        "asin",        "acos",         "atan",
-    "sinh",       "cosh",        "tanh",       "asinh",       "acosh",        "atanh",
-    "erf",        "erfc",        "sigmoid",    "floor",       "ceil",         "round",
-    "trunc",      "eq",          "ne",         "lt",          "le",           "gt",
-    "ge",         "logical_and", "logical_or", "logical_xor", "logical_not",  "bitwise_and",
-    "bitwise_or", "bitwise_xor", "where",      "isnan",       "conj_physical"};
+// Operations whose functions in the prelude take the compute type as a template argument.
 constexpr std::string_view kTypedOps[] = {"bitwise_not", "bitwise_left_shift",
                                           "bitwise_right_shift"};
-// Those of complex values (complex.cuh).
-constexpr std::string_view kComplexOps[] = {
-    "add",          "sub",     "mul",   "div",         "pow",        "neg",         "abs",
-    "sign",         "sqrt",    "rsqrt", "exp",         "exp2",       "expm1",       "log",
-    "log2",         "log10",   "log1p", "sin",         "cos",        "tan",         "asin",
-    "acos",         "atan",    "sinh",  "cosh",        "tanh",       "asinh",       "acosh",
-    "atanh",        "sigmoid", "eq",    "ne",          "lt",         "le",          "gt",
-    "ge",           "where",   "isnan", "logical_and", "logical_or", "logical_xor", "logical_not",
-    "conj_physical"};
 // "bound" and "load" are of fused programs (mytorch/abi_fused.h), whose kernels declare them.
 constexpr std::string_view kLeaves[] = {"input", "scalar", "const", "cast",
                                         "count", "state",  "bound", "load"};
@@ -168,7 +148,7 @@ Program::Program(const mt_program& program)
     if (op == "input") inputs.push_back({i, node.offset, node.type, 0});
     if (op == "scalar") scalars.push_back({i, node.offset, node.type, node.field});
     // A newer host may have operations that this backend does not know.
-    if (!among(op, kOps) && !among(op, kTypedOps) && !among(op, kLeaves)) throw sdk::Declined{};
+    if (!among(op, kNodeOps) && !among(op, kLeaves)) throw sdk::Declined{};
   }
   for (int32_t i = 0; i < program.num_outputs; ++i) {
     const mt_program_output& output = program.outputs[i];

@@ -14,37 +14,16 @@
 #include "backends/cpu-openmp/simd/foreach_target.h"
 // After foreach_target.h, which includes this file once per target.
 #include "backends/cpu-openmp/simd/highway.h"
+#include "cpu/elementary.h"
 
-// name, reference in a wider type W, largest error in ulp for float and for double.
+// name, reference in a wider type, largest error in ulp for float and for double. The elementary
+// functions are those of the records, with the errors that they promise.
 #ifndef MYTORCH_SIMD_UNARY_LIST
-#define MYTORCH_SIMD_UNARY_LIST(X)                                                     \
-  X(Exp, std::exp(x), 1.5, 1.5)                                                        \
-  X(Exp2, std::exp2(x), 1.5, 1.5)                                                      \
-  X(Expm1, std::expm1(x), 2, 2.5)                                                      \
-  X(Log, std::log(x), 1.5, 1.5)                                                        \
-  X(Log2, std::log2(x), 2, 2)                                                          \
-  X(Log10, std::log10(x), 2, 2)                                                        \
-  X(Log1p, std::log1p(x), 2, 2)                                                        \
-  X(Sin, std::sin(x), 2, 2)                                                            \
-  X(Cos, std::cos(x), 2, 2)                                                            \
-  X(Tan, std::tan(x), 3.5, 4)                                                          \
-  X(Asin, std::asin(x), 2, 1)                                                          \
-  X(Acos, std::acos(x), 2, 1)                                                          \
-  X(Atan, std::atan(x), 3, 1)                                                          \
-  X(Sinh, std::sinh(x), 2, 2.5)                                                        \
-  X(Cosh, std::cosh(x), 2, 2)                                                          \
-  X(Tanh, std::tanh(x), 2, 3)                                                          \
-  X(Asinh, std::asinh(x), 2, 3)                                                        \
-  X(Acosh, std::acosh(x), 2.5, 3)                                                      \
-  X(Atanh, std::atanh(x), 2.5, 3)                                                      \
-  X(Erf, std::erf(x), 3.5, 3)                                                          \
-  X(Erfc, std::erfc(x), 4.5, 4)                                                        \
-  X(Ndtr, 0.5L * std::erfc(x * -0.70710678118654752440L), 5, 4.5)                      \
-  X(Sigmoid, x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x)), 2.5, 3) \
-  X(Log1pExp, (x < 0 ? 0 : x) + std::log1p(std::exp(-std::fabs(x))), 3, 3)             \
-  X(TanhSoftplus, std::tanh(std::log1p(std::exp(x))), 4, 4)                            \
-  X(Rsqrt, 1 / std::sqrt(x), 2, 2)                                                     \
-  X(Sqrt, std::sqrt(x), 0.5, 0.5)
+#define MYTORCH_SIMD_UNARY_LIST(X)                                         \
+  MYTORCH_ELEMENTARY(X)                                                    \
+  X(Ndtr, 0.5L * std::erfc(x * -0.70710678118654752440L), 5, 4.5)          \
+  X(Log1pExp, (x < 0 ? 0 : x) + std::log1p(std::exp(-std::fabs(x))), 3, 3) \
+  X(TanhSoftplus, std::tanh(std::log1p(std::exp(x))), 4, 4)
 #endif
 
 HWY_BEFORE_NAMESPACE();
@@ -105,6 +84,21 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mytorch::simd {
+
+// The elementary functions in double and in long double: the library's and, by the same names,
+// those that it lacks.
+namespace libm {
+using namespace std;  // NOLINT(google-build-using-namespace)
+template <typename W>
+W rsqrt(W x) {
+  return 1 / std::sqrt(x);
+}
+template <typename W>
+W sigmoid(W x) {
+  return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x));
+}
+}  // namespace libm
+
 namespace {
 
 #define MYTORCH_SIMD_EXPORT(Name, reference, f32_ulp, f64_ulp) \

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "backends/reference/interpreter.h"
+#include "cuda/nodes.h"
 #include "mytorch/backend/dtype.h"
 #include "tests/backends/cuda/programs/host_device.h"
 #include "tests/core/random_seed.h"
@@ -67,6 +68,7 @@ struct Function {
   {                                                              \
 #name, 1, [](V a, V) -> V { return node::name(a); }, nullptr \
   }
+#define EACH(name) ONE(name),
 #define TWO(name)                                                     \
   {                                                                   \
 #name, 2, [](V a, V b) -> V { return node::name(a, b); }, nullptr \
@@ -92,39 +94,7 @@ std::vector<Function<typename Tag::V>> functions() {
                                   TWO(maximum),
                                   TWO(minimum),
                                   TWO(atan2),
-                                  ONE(neg),
-                                  ONE(abs),
-                                  ONE(conj_physical),
-                                  ONE(sign),
-                                  ONE(sqrt),
-                                  ONE(rsqrt),
-                                  ONE(exp),
-                                  ONE(exp2),
-                                  ONE(expm1),
-                                  ONE(log),
-                                  ONE(log2),
-                                  ONE(log10),
-                                  ONE(log1p),
-                                  ONE(sin),
-                                  ONE(cos),
-                                  ONE(tan),
-                                  ONE(asin),
-                                  ONE(acos),
-                                  ONE(atan),
-                                  ONE(sinh),
-                                  ONE(cosh),
-                                  ONE(tanh),
-                                  ONE(asinh),
-                                  ONE(acosh),
-                                  ONE(atanh),
-                                  ONE(erf),
-                                  ONE(erfc),
-                                  ONE(sigmoid),
-                                  ONE(floor),
-                                  ONE(ceil),
-                                  ONE(round),
-                                  ONE(trunc),
-                                  TEST_OF(eq),
+                                  MYTORCH_ELEMENTARY(EACH) TEST_OF(eq),
                                   TEST_OF(ne),
                                   TEST_OF(lt),
                                   TEST_OF(le),
