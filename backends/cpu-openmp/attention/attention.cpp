@@ -290,7 +290,8 @@ void store_mask_gradient(const AttentionJob& job, const TensorView& to, int64_t 
   }
 }
 
-void attention_backward(mt_ctx& ctx, const mt_args_attention_backward& args) {
+// The gradients that are wanted, and the draw of the forward pass.
+AttentionJob backward_job(const mt_args_attention_backward& args) {
   AttentionJob job = job_of(args);
   const auto gradient = [&](int64_t i, const mt_tensor* to) {
     return head_rows(sdk::wanted(args.output_mask, i, to));
@@ -303,12 +304,12 @@ void attention_backward(mt_ctx& ctx, const mt_args_attention_backward& args) {
     job.seed = static_cast<uint64_t>(draw.data<int64_t>()[0]);
     job.call = static_cast<uint64_t>(draw.data<int64_t>()[draw.stride(0)]);
   }
-  const int64_t heads = job.batch * job.heads, key_heads = job.batch * job.key_heads;
-  const AttentionFns& fns = fns_of(job.query.dtype);
-  Stage stage(ctx, fns);
+  return job;
+}
+
+// Stages the operands that the wanted gradients take.
+StagedHeads stage_operands(Stage& stage, const AttentionJob& job, const HeadRows& grad_output) {
   StagedHeads staged;
-  const int64_t padded = padded_to(job.width, fns.lanes);
-  const HeadRows grad_output = head_rows(args.grad_output), output = head_rows(args.output);
   staged.query = stage.rows(job.query, job.batch, job.heads, job.rows, job.width);
   staged.grad_output = stage.rows(grad_output, job.batch, job.heads, job.rows, job.value_width);
   staged.key_panels = stage.panels(job.key, job.batch, job.key_heads, job.keys, job.width);
@@ -324,89 +325,133 @@ void attention_backward(mt_ctx& ctx, const mt_args_attention_backward& args) {
     staged.grad_output_sums =
         stage.sums(grad_output, job.batch, job.heads, job.rows, job.value_width);
   }
-  // Numbers of each row, (batch, head, row).
-  const auto numbers = [&](const TensorView& x) {
-    HeadRows of{x.raw(), x.dtype(), 0, x.stride(0), x.stride(1), x.stride(2)};
-    float* to = sdk::scratch<float>(ctx, sdk::checked_mul(heads, job.rows));
-    for (int64_t h = 0; h < heads; ++h) {
-      const int64_t b = h / job.heads;
-      attention_fns()->stage_rows(
-          static_cast<const float*>(of.data) + b * of.head + h % job.heads * of.row, of.dtype, 0,
-          of.col, 1, job.rows, to + h * job.rows);
-    }
-    return to;
-  };
-  job.logsumexp = {numbers(args.logsumexp), {}, 0, 0, 0, 0};
-  staged.delta = sdk::scratch<float>(ctx, sdk::checked_mul(heads, job.rows));
-  const float* more = args.grad_logsumexp != nullptr ? numbers(args.grad_logsumexp) : nullptr;
-  sdk::parallel_for(ctx, 0, heads * job.rows, 512, [&](int64_t begin, int64_t end) noexcept {
+  return staged;
+}
+
+// Returns the numbers of the rows, (batch, head, row), without gaps.
+float* stage_numbers(mt_ctx& ctx, const AttentionJob& job, const TensorView& x) {
+  const HeadRows of{x.raw(), x.dtype(), 0, x.stride(0), x.stride(1), x.stride(2)};
+  const int64_t heads = job.batch * job.heads;
+  float* to = sdk::scratch<float>(ctx, sdk::checked_mul(heads, job.rows));
+  for (int64_t h = 0; h < heads; ++h) {
+    const int64_t b = h / job.heads;
+    attention_fns()->stage_rows(
+        static_cast<const float*>(of.data) + b * of.head + h % job.heads * of.row, of.dtype, 0,
+        of.col, 1, job.rows, to + h * job.rows);
+  }
+  return to;
+}
+
+// Returns what is subtracted from the gradients of a row's weights: the sum of their products with
+// the weights, less the gradient of logsumexp.
+float* row_deltas(mt_ctx& ctx, const AttentionJob& job, const AttentionFns& fns,
+                  const mt_args_attention_backward& args) {
+  const HeadRows grad_output = head_rows(args.grad_output), output = head_rows(args.output);
+  const int64_t rows = sdk::checked_mul(job.batch * job.heads, job.rows);
+  float* deltas = sdk::scratch<float>(ctx, rows);
+  const float* more =
+      args.grad_logsumexp != nullptr ? stage_numbers(ctx, job, args.grad_logsumexp) : nullptr;
+  sdk::parallel_for(ctx, 0, rows, 512, [&](int64_t begin, int64_t end) noexcept {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t b = i / job.rows / job.heads, h = i / job.rows % job.heads, row = i % job.rows;
-      staged.delta[i] =
+      deltas[i] =
           fns.row_dot(Stage::at(grad_output, b, h, row), grad_output.dtype, grad_output.col,
                       Stage::at(output, b, h, row), output.dtype, output.col, job.value_width) -
           (more != nullptr ? more[i] : 0.0f);
     }
   });
+  return deltas;
+}
 
-  // Threads share the keys of a head if there are fewer heads than threads, or if the last heads
-  // would leave threads idle. Each chunk of keys sums grad_query on its own, so that the order of
-  // additions does not depend on the threads' speed.
-  const int64_t threads = std::max<int64_t>(1, ctx.num_threads);
-  const TensorView grad_mask = wanted_mask(args);
+// How threads share the work: items of one key head, or of all of them, and of a chunk of the keys.
+struct BackwardShares {
+  bool joins_heads;
+  int64_t items;
+  int64_t chunks;
+};
+
+// Threads share the keys of a head if there are fewer heads than threads, or if the last heads
+// would leave threads idle. Each chunk of keys sums grad_query on its own, so that the order of
+// additions does not depend on the threads' speed.
+BackwardShares share_backward(const AttentionJob& job, const AttentionFns& fns,
+                              const TensorView& grad_mask, int64_t threads) {
   // Heads that share elements of the mask follow one another in a thread.
-  const bool shares_mask = grad_mask && ((grad_mask.size(0) == 1 && job.batch > 1) ||
+  const bool joins_heads = grad_mask && ((grad_mask.size(0) == 1 && job.batch > 1) ||
                                          (grad_mask.size(1) == 1 && job.key_heads > 1));
-  const int64_t parallel_heads = shares_mask ? 1 : key_heads;
+  const int64_t parallel_heads = joins_heads ? 1 : job.batch * job.key_heads;
   const int64_t key_blocks = (job.keys + fns.backward_keys - 1) / fns.backward_keys;
-  int64_t chunks = parallel_heads >= 4 * threads || parallel_heads % threads == 0 ? 1 : threads;
-  chunks = std::max<int64_t>(1, std::min(chunks, key_blocks));
-  if (grad_mask) {
-    const auto size = [&](int d) { return grad_mask.size(d); };
-    const auto stride = [&](int d, int64_t step) { return size(d) == 1 ? 0 : step; };
-    const int64_t plane = Stage::checked(size(2), size(3), 1);
-    const int64_t count = Stage::checked(size(0), size(1), plane);
-    job.mask_chunk = size(3) == 1 ? count : 0;
-    const int64_t copies = size(3) == 1 ? chunks : 1;
-    float* sums = sdk::scratch<float>(ctx, sdk::checked_mul(count, copies));
-    std::fill(sums, sums + count * copies, 0.0f);
-    job.mask_sums = {sums,
-                     sdk::dtype_of<float>,
-                     stride(0, size(1) * plane),
-                     stride(1, plane),
-                     stride(2, size(3)),
-                     stride(3, 1)};
-  }
-  const int64_t sum = heads * job.rows * padded;
-  if (job.grad_query.data != nullptr) {
-    staged.grad_query = sdk::scratch<float>(ctx, sdk::checked_mul(sum, chunks));
-    sdk::parallel_for(ctx, 0, sum * chunks, kStagedElements,
-                      [&](int64_t begin, int64_t end) noexcept {
-                        std::fill(staged.grad_query + begin, staged.grad_query + end, 0.0f);
-                      });
-  }
-  const int64_t size = padded_to(fns.backward_size(job.width, job.value_width), 16);
-  float* room = sdk::scratch<float>(ctx, sdk::checked_mul(size, threads));
-  for_each_item(ctx, parallel_heads * chunks, [&](int64_t item, int64_t thread) {
-    const int64_t first = item / chunks;
-    const int64_t end = shares_mask ? key_heads : first + 1;
-    for (int64_t head = first; head < end; ++head) {
-      fns.backward(job, staged, head / job.key_heads, head % job.key_heads, item % chunks, chunks,
-                   room + thread * size);
-    }
-  });
-  if (grad_mask) store_mask_gradient(job, grad_mask, chunks);
-  if (job.grad_query.data == nullptr) return;
-  sdk::parallel_for(ctx, 0, heads * job.rows, 1 + kStagedElements / padded,
+  const bool balanced = parallel_heads >= 4 * threads || parallel_heads % threads == 0;
+  const int64_t chunks = std::max<int64_t>(1, std::min(balanced ? 1 : threads, key_blocks));
+  return {joins_heads, parallel_heads * chunks, chunks};
+}
+
+// Sets where the gradient of the mask is summed.
+void make_mask_sums(mt_ctx& ctx, const TensorView& grad_mask, int64_t chunks, AttentionJob* job) {
+  const auto size = [&](int d) { return grad_mask.size(d); };
+  const auto stride = [&](int d, int64_t step) { return size(d) == 1 ? 0 : step; };
+  const int64_t plane = Stage::checked(size(2), size(3), 1);
+  const int64_t count = Stage::checked(size(0), size(1), plane);
+  job->mask_chunk = size(3) == 1 ? count : 0;
+  const int64_t copies = size(3) == 1 ? chunks : 1;
+  float* sums = sdk::scratch<float>(ctx, sdk::checked_mul(count, copies));
+  std::fill(sums, sums + count * copies, 0.0f);
+  job->mask_sums = {sums,
+                    sdk::dtype_of<float>,
+                    stride(0, size(1) * plane),
+                    stride(1, plane),
+                    stride(2, size(3)),
+                    stride(3, 1)};
+}
+
+// Adds up the sums of the chunks, and stores the gradient of the queries.
+void store_query_gradient(mt_ctx& ctx, const AttentionJob& job, const AttentionFns& fns,
+                          const StagedHeads& staged, int64_t padded, int64_t chunks) {
+  const int64_t rows = job.batch * job.heads * job.rows;
+  sdk::parallel_for(ctx, 0, rows, 1 + kStagedElements / padded,
                     [&](int64_t begin, int64_t end) noexcept {
                       for (int64_t i = begin; i < end; ++i) {
                         const int64_t head = i / job.rows;
                         float* row = staged.grad_query + i * padded;
-                        fns.sum_scaled(row, sum, chunks, job.scale, padded, row);
+                        fns.sum_scaled(row, rows * padded, chunks, job.scale, padded, row);
                         store_row(row, job.grad_query, head / job.heads, head % job.heads,
                                   i % job.rows, job.width);
                       }
                     });
+}
+
+void attention_backward(mt_ctx& ctx, const mt_args_attention_backward& args) {
+  AttentionJob job = backward_job(args);
+  const AttentionFns& fns = fns_of(job.query.dtype);
+  Stage stage(ctx, fns);
+  StagedHeads staged = stage_operands(stage, job, head_rows(args.grad_output));
+  job.logsumexp = {stage_numbers(ctx, job, args.logsumexp), {}, 0, 0, 0, 0};
+  staged.delta = row_deltas(ctx, job, fns, args);
+
+  const int64_t threads = std::max<int64_t>(1, ctx.num_threads);
+  const TensorView grad_mask = wanted_mask(args);
+  const BackwardShares shares = share_backward(job, fns, grad_mask, threads);
+  if (grad_mask) make_mask_sums(ctx, grad_mask, shares.chunks, &job);
+  const int64_t padded = padded_to(job.width, fns.lanes);
+  if (job.grad_query.data != nullptr) {
+    const int64_t sums = sdk::checked_mul(job.batch * job.heads * job.rows * padded, shares.chunks);
+    staged.grad_query = sdk::scratch<float>(ctx, sums);
+    sdk::parallel_for(ctx, 0, sums, kStagedElements, [&](int64_t begin, int64_t end) noexcept {
+      std::fill(staged.grad_query + begin, staged.grad_query + end, 0.0f);
+    });
+  }
+  const int64_t size = padded_to(fns.backward_size(job.width, job.value_width), 16);
+  float* room = sdk::scratch<float>(ctx, sdk::checked_mul(size, threads));
+  for_each_item(ctx, shares.items, [&](int64_t item, int64_t thread) {
+    const int64_t first = item / shares.chunks;
+    const int64_t end = shares.joins_heads ? job.batch * job.key_heads : first + 1;
+    for (int64_t head = first; head < end; ++head) {
+      fns.backward(job, staged, head / job.key_heads, head % job.key_heads, item % shares.chunks,
+                   shares.chunks, room + thread * size);
+    }
+  });
+  if (grad_mask) store_mask_gradient(job, grad_mask, shares.chunks);
+  if (job.grad_query.data == nullptr) return;
+  store_query_gradient(ctx, job, fns, staged, padded, shares.chunks);
 }
 
 const char* paged_supports(const mt_args_attention_paged& args) { return supports(args); }
