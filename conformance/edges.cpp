@@ -107,14 +107,14 @@ bool is_smooth(const OpRecord& op, const Json& sample) {
 // ------------------------------------------------------------------------------
 
 // A tensor of a sample.
-struct Operand {
+struct EdgeOperand {
   const OpArg* arg;
   int item;  // index in a list; -1 for a tensor
   Shape shape;
 };
 
-std::vector<Operand> operands_of(const OpRecord& op, const Json& sample) {
-  std::vector<Operand> found;
+std::vector<EdgeOperand> operands_of(const OpRecord& op, const Json& sample) {
+  std::vector<EdgeOperand> found;
   for (const OpArg& arg : op.args) {
     const auto given = sample.at("args").find(arg.name);
     if (given == sample.at("args").end() || !arg.is_tensor()) continue;
@@ -152,7 +152,7 @@ Shape with_sizes(Shape shape, const SizeMap& map) {
 // Makes the changes of one sample.
 class Changes {
  public:
-  explicit Changes(std::vector<Operand> operands) : operands_(std::move(operands)) {
+  explicit Changes(std::vector<EdgeOperand> operands) : operands_(std::move(operands)) {
     for (size_t i = 0; i < operands_.size(); ++i) {
       if (groups_.empty() || operands_[groups_.back().front()].arg != operands_[i].arg) {
         groups_.emplace_back();
@@ -178,12 +178,12 @@ class Changes {
 
   std::vector<Shape> shapes() const {
     std::vector<Shape> found;
-    for (const Operand& operand : operands_) found.push_back(operand.shape);
+    for (const EdgeOperand& operand : operands_) found.push_back(operand.shape);
     return found;
   }
 
   std::string name_of(const Group& group) const {
-    const Operand& first = operands_[group.front()];
+    const EdgeOperand& first = operands_[group.front()];
     return first.arg->name + (first.item >= 0 && group.size() == 1 ? "[0]" : "");
   }
 
@@ -255,7 +255,7 @@ class Changes {
   // One size wherever it occurs; in every combination of arguments 0 or 1, if they are few.
   void add_sizes() {
     std::set<int64_t> sizes;
-    for (const Operand& operand : operands_)
+    for (const EdgeOperand& operand : operands_)
       sizes.insert(operand.shape.begin(), operand.shape.end());
     for (const int64_t size : sizes) {
       if (size == 0) continue;
@@ -278,7 +278,7 @@ class Changes {
     }
   }
 
-  std::vector<Operand> operands_;
+  std::vector<EdgeOperand> operands_;
   std::vector<Group> groups_;
   std::vector<Change> found_;
 };
@@ -365,7 +365,8 @@ bool is_matrix(const std::vector<int64_t>& shape, const std::string& kind) {
   return shape.size() >= 2 && (!square || shape.back() == shape[shape.size() - 2]);
 }
 
-Json with_shapes(const Json& sample, const std::vector<Operand>& operands, const Change& change) {
+Json with_shapes(const Json& sample, const std::vector<EdgeOperand>& operands,
+                 const Change& change) {
   Json found = sample;
   for (size_t i = 0; i < operands.size(); ++i) {
     Json& given = found.at("args").at(operands[i].arg->name);
@@ -378,7 +379,7 @@ Json with_shapes(const Json& sample, const std::vector<Operand>& operands, const
 
 // Returns the sample after a change, with each guess of what the other arguments must be.
 std::vector<Json> changed(const OpRecord& op, const Json& sample,
-                          const std::vector<Operand>& operands, const Change& change) {
+                          const std::vector<EdgeOperand>& operands, const Change& change) {
   const Json shaped = with_shapes(sample, operands, change);
   std::vector<Json> found = {shaped};
   for (const SizeMap& map : change.rest) {
@@ -425,7 +426,7 @@ std::vector<Case> edge_cases(const OpRecord& op) {
     const Json plain = in_double(op, given, false), complex = in_double(op, given, true);
     for (const Json* sample : {&complex, &plain}) {
       if (sample == &plain && plain == complex) continue;
-      const std::vector<Operand> operands = operands_of(op, *sample);
+      const std::vector<EdgeOperand> operands = operands_of(op, *sample);
       for (const Change& change : Changes(operands).all()) {
         for (Json& one : changed(op, *sample, operands, change)) add(given, std::move(one), change);
       }

@@ -175,13 +175,13 @@ class ComplexPointwise {
     if (wanted.empty()) return;
     const std::span<const int64_t> shape =
         sdk::TensorView(sdk::tensor_at(args, wanted[0].offset)).shape();
-    struct Operand {
+    struct ComplexOperand {
       int32_t node;
       Elements elements;
       mt_dtype dtype;
     };
-    std::vector<Operand> inputs;
-    std::vector<Operand> outputs;
+    std::vector<ComplexOperand> inputs;
+    std::vector<ComplexOperand> outputs;
     std::vector<Z> values(nodes_.size());
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const mt_node& node = nodes_[i].node;
@@ -201,14 +201,14 @@ class ComplexPointwise {
     }
     // All of an element's inputs are read before any output is written, so outputs may be inputs.
     for (int64_t e = 0; e < outputs[0].elements.count(); ++e) {
-      for (const Operand& input : inputs) {
+      for (const ComplexOperand& input : inputs) {
         Z& value = values[static_cast<size_t>(input.node)];
         value = load(input.dtype, input.elements[e]);
         const int32_t type = nodes_[static_cast<size_t>(input.node)].node.type;
         value = type == MT_TYPE_BOOL ? Z(holds(value)) : in_compute_type(value);
       }
       for (size_t i = 0; i < nodes_.size(); ++i) evaluate(i, values);
-      for (const Operand& output : outputs) {
+      for (const ComplexOperand& output : outputs) {
         store(values[static_cast<size_t>(output.node)], output.dtype, output.elements[e]);
       }
     }

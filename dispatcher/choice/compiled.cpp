@@ -27,7 +27,7 @@ uint32_t type_at(const void* args, uint32_t offset) {
 
 [[gnu::always_inline]] inline bool CompiledKernel::has_types(const void* args) const {
   if (dtype_bits(header(args).compute) != compute_) return false;
-  for (const Operand& operand : operands_) {
+  for (const CompiledOperand& operand : operands_) {
     if (type_at(args, operand.offset) != operand.type) return false;
   }
   return true;

@@ -34,7 +34,7 @@ class CompiledKernel {
 
  private:
   friend class CompiledOp;
-  struct Operand {
+  struct CompiledOperand {
     uint32_t offset;  // in the argument struct
     uint32_t type;    // 0 if it is absent
   };
@@ -45,8 +45,8 @@ class CompiledKernel {
   const CompiledKernel* next_ = nullptr;
   uint32_t compute_ = 0;
   bool takes_all_ = false;
-  bool takes_apart_ = false;       // calls of which no output is an input
-  std::vector<Operand> operands_;  // inputs in node order, then outputs
+  bool takes_apart_ = false;               // calls of which no output is an input
+  std::vector<CompiledOperand> operands_;  // inputs in node order, then outputs
   size_t num_inputs_ = 0;
 };
 

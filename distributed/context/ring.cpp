@@ -27,7 +27,7 @@ using autograd::tensor_list;
 
 constexpr const char* kRing = "ring_attention";
 
-struct Call {
+struct RingCall {
   Group group;
   bool causal;
   SequenceSplit split;
@@ -47,7 +47,7 @@ struct Seen {
   bool causal = false;
 };
 
-Seen seen_by(const Call& call, int source, int64_t rows, int64_t keys) {
+Seen seen_by(const RingCall& call, int source, int64_t rows, int64_t keys) {
   if (!call.causal) return {0, rows, keys, false};
   // The pieces of a rank are in the order of the sequence, so that its own mask is the plain one.
   if (source == call.rank()) return {0, rows, keys, true};
@@ -86,7 +86,7 @@ struct Pair {
 };
 
 // Sends a pair to the next rank and receives one from the rank before.
-Work pass_on(const Call& call, const Pair& sent, const Pair& received) {
+Work pass_on(const RingCall& call, const Pair& sent, const Pair& received) {
   const int n = call.size();
   return call.group.exchange({{sent.buffer, (call.rank() + 1) % n, true},
                               {received.buffer, (call.rank() + n - 1) % n, false}},
@@ -113,7 +113,7 @@ struct RingAttention : autograd::Function<RingAttention> {
   static constexpr const char* kName = kRing;
 
   static Tensor forward(FunctionContext* ctx, const Tensor& query, const Tensor& key,
-                        const Tensor& value, const Call& call) {
+                        const Tensor& value, const RingCall& call) {
     ctx->mark_once_differentiable();
     ctx->saved_data["call"] = call;
     std::optional<Sum> sum;
@@ -149,7 +149,7 @@ struct RingAttention : autograd::Function<RingAttention> {
     const Tensor &query = saved[0], &key = saved[1], &value = saved[2];
     const Tensor &output = saved[3], &logsumexp = saved[4];
     const Tensor grad = grads[0].to(output.dtype());
-    const auto call = std::any_cast<Call>(ctx->saved_data["call"]);
+    const auto call = std::any_cast<RingCall>(ctx->saved_data["call"]);
     const ScalarType wide = logsumexp.dtype();
     const Tensor no_draw = mytorch::empty({0}, kInt64, query.device());
     const Tensor grad_query = mytorch::zeros(query.sizes(), wide, query.device());
@@ -219,8 +219,8 @@ Tensor ring_attention(const Tensor& query, const Tensor& key, const Tensor& valu
     check_pieces(kRing, query.size(2), pieces_of_rank(options.split), "the part");
   }
   return RingAttention::apply(query, key, value,
-                              Call{or_world(group), options.is_causal, options.split,
-                                   options.softcap, scale_of(query, options)});
+                              RingCall{or_world(group), options.is_causal, options.split,
+                                       options.softcap, scale_of(query, options)});
 }
 
 }  // namespace mytorch::distributed

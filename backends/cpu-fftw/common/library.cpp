@@ -23,7 +23,7 @@ const char* describe_library() {
 }
 
 template <class T>
-Plan<T>::Plan(int64_t n, int64_t count, bool forward) {
+FftwPlan<T>::FftwPlan(int64_t n, int64_t count, bool forward) {
   const int size = static_cast<int>(n), lines = static_cast<int>(count);
   const int sign = forward ? FFTW_FORWARD : FFTW_BACKWARD;
   constexpr unsigned kFlags = FFTW_ESTIMATE | FFTW_PRESERVE_INPUT;
@@ -45,7 +45,7 @@ Plan<T>::Plan(int64_t n, int64_t count, bool forward) {
 }
 
 template <class T>
-Plan<T>::~Plan() {
+FftwPlan<T>::~FftwPlan() {
   if (plan_ == nullptr) return;
   const std::scoped_lock lock(planner());
   if constexpr (std::is_same_v<T, float>) {
@@ -55,7 +55,7 @@ Plan<T>::~Plan() {
   }
 }
 
-template class Plan<float>;
-template class Plan<double>;
+template class FftwPlan<float>;
+template class FftwPlan<double>;
 
 }  // namespace mytorch::fftw

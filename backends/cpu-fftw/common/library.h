@@ -26,13 +26,13 @@ inline bool is_aligned(const void* address) {
 // A transform of `count` lines of n complex points that lie one after the other, from one memory to
 // another. Threads may run a plan at the same time.
 template <class T>
-class Plan {
+class FftwPlan {
  public:
-  Plan() = default;
-  Plan(int64_t n, int64_t count, bool forward);
-  ~Plan();
-  Plan(const Plan&) = delete;
-  Plan& operator=(const Plan&) = delete;
+  FftwPlan() = default;
+  FftwPlan(int64_t n, int64_t count, bool forward);
+  ~FftwPlan();
+  FftwPlan(const FftwPlan&) = delete;
+  FftwPlan& operator=(const FftwPlan&) = delete;
 
   // Both addresses must be aligned.
   void run(const Complex<T>* from, Complex<T>* to) const {

@@ -55,7 +55,7 @@ class ShortLine : public Line<T> {
 
  private:
   const int64_t together_;
-  Plan<T> plan_, many_;
+  FftwPlan<T> plan_, many_;
   std::shared_ptr<const Batch<T>> batch_;
 };
 

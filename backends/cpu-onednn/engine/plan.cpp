@@ -75,7 +75,7 @@ int Plan::conversions() const {
 
 // ---- calls --------------------------------------------------------------------------------------
 
-Call::Call(const Plan& plan) : plan_(plan) {
+BoundPlan::BoundPlan(const Plan& plan) : plan_(plan) {
   size_t bytes = 0, reorders = 0;
   const auto take = [&](const Desc& desc) {
     const size_t at = bytes;
@@ -106,7 +106,7 @@ Call::Call(const Plan& plan) : plan_(plan) {
 }
 
 // Returns the operand in the primitive's layout, from the cache or in scratch memory.
-dnnl::memory Call::converted(char* scratch, size_t i, const Data& data) {
+dnnl::memory BoundPlan::converted(char* scratch, size_t i, const Data& data) {
   const Plan::Operand& o = plan_.operands_[i];
   const Operand& own = operands_[i];
   const auto fill = [&](const dnnl::memory& to) {
@@ -122,7 +122,7 @@ dnnl::memory Call::converted(char* scratch, size_t i, const Data& data) {
   return own.wanted;
 }
 
-void Call::run(mt_ctx& ctx, std::span<const Data> data) {
+void BoundPlan::run(mt_ctx& ctx, std::span<const Data> data) {
   // A single allocation: the host keeps one block between calls and allocates any further memory in
   // each call, which for large operands takes as long as a reorder.
   char* const scratch =

@@ -46,7 +46,7 @@ class Plan {
   int conversions() const;
 
  private:
-  friend class Call;
+  friend class BoundPlan;
   enum class Role { kInput, kWeights, kOutput };
   struct Operand {
     int argument;
@@ -66,9 +66,9 @@ class Plan {
 
 // A plan bound to one thread. It owns oneDNN's memory objects, and sets their pointers to each
 // call's data instead of creating them again.
-class Call {
+class BoundPlan {
  public:
-  explicit Call(const Plan& plan);
+  explicit BoundPlan(const Plan& plan);
   void run(mt_ctx& ctx, std::span<const Data> data);
 
  private:

@@ -17,7 +17,7 @@ struct Bound {
 
   Key key;
   std::shared_ptr<const Plan> plan;  // declared before `call`, which refers to it
-  Call call;
+  BoundPlan call;
 };
 using Places = std::array<std::unique_ptr<Bound>, 256>;
 

@@ -42,9 +42,9 @@ void visit(int64_t itemsize, F&& f) {
 
 }  // namespace
 
-Operand make_input(const mt_tensor* tensor, mt_dtype compute, mt_dtype tile) {
+StagedOperand make_input(const mt_tensor* tensor, mt_dtype compute, mt_dtype tile) {
   const sdk::TensorView view(tensor);
-  Operand operand{view.data<char>(), view.itemsize(), sdk::itemsize(tile), nullptr, nullptr};
+  StagedOperand operand{view.data<char>(), view.itemsize(), sdk::itemsize(tile), nullptr, nullptr};
   if (sdk::same_dtype(view.dtype(), compute) || sdk::same_dtype(compute, tile)) {
     operand.convert = conversion(view.dtype(), tile);
   } else {
@@ -54,9 +54,9 @@ Operand make_input(const mt_tensor* tensor, mt_dtype compute, mt_dtype tile) {
   return operand;
 }
 
-Operand make_output(const mt_tensor* tensor, mt_dtype compute, mt_dtype tile) {
+StagedOperand make_output(const mt_tensor* tensor, mt_dtype compute, mt_dtype tile) {
   const sdk::TensorView view(tensor);
-  Operand operand{view.data<char>(), view.itemsize(), sdk::itemsize(tile), nullptr, nullptr};
+  StagedOperand operand{view.data<char>(), view.itemsize(), sdk::itemsize(tile), nullptr, nullptr};
   if (sdk::same_dtype(view.dtype(), compute) || sdk::same_dtype(compute, tile) ||
       sdk::is_floating(compute)) {
     operand.convert = conversion(tile, view.dtype());
@@ -67,7 +67,7 @@ Operand make_output(const mt_tensor* tensor, mt_dtype compute, mt_dtype tile) {
   return operand;
 }
 
-void convert_run(const Operand& operand, const void* from, void* to, int64_t n) {
+void convert_run(const StagedOperand& operand, const void* from, void* to, int64_t n) {
   if (operand.then == nullptr) return operand.convert(from, to, n);
   // The type between the two conversions is narrower than either end.
   alignas(64) char between[kTile * 4];
@@ -97,7 +97,8 @@ void repeat(const void* value, int64_t itemsize, int64_t n, void* to) {
   gather_rows(value, 0, 0, 1, n, itemsize, to);
 }
 
-void load_run(const Operand& operand, const char* from, int64_t stride, int64_t n, void* tile) {
+void load_run(const StagedOperand& operand, const char* from, int64_t stride, int64_t n,
+              void* tile) {
   if (operand.convert == nullptr) {
     gather_run(from, stride, n, operand.itemsize, tile);
   } else if (stride == operand.itemsize) {
@@ -113,7 +114,8 @@ void load_run(const Operand& operand, const char* from, int64_t stride, int64_t 
   }
 }
 
-void store_run(const Operand& operand, const void* tile, char* to, int64_t stride, int64_t n) {
+void store_run(const StagedOperand& operand, const void* tile, char* to, int64_t stride,
+               int64_t n) {
   if (operand.convert == nullptr) {
     scatter_run(tile, to, stride, n, operand.itemsize);
   } else if (stride == operand.itemsize) {

@@ -11,7 +11,7 @@ namespace mytorch::cpu {
 
 inline constexpr int64_t kTile = 1024;  // elements; a tile has at most 8 KiB
 
-struct Operand {
+struct StagedOperand {
   char* data = nullptr;
   int64_t itemsize = 0;       // in memory
   int64_t tile_itemsize = 0;  // in tiles
@@ -23,15 +23,16 @@ struct Operand {
 };
 
 // Return an operand of a computation in `compute` whose tiles have type `tile`.
-Operand make_input(const mt_tensor* tensor, mt_dtype compute, mt_dtype tile);
-Operand make_output(const mt_tensor* tensor, mt_dtype compute, mt_dtype tile);
+StagedOperand make_input(const mt_tensor* tensor, mt_dtype compute, mt_dtype tile);
+StagedOperand make_output(const mt_tensor* tensor, mt_dtype compute, mt_dtype tile);
 
 // Converts n contiguous elements from memory's type to the tile's, or back for outputs.
-void convert_run(const Operand& operand, const void* from, void* to, int64_t n);
+void convert_run(const StagedOperand& operand, const void* from, void* to, int64_t n);
 // Loads n <= kTile elements, `stride` bytes apart, into a tile.
-void load_run(const Operand& operand, const char* from, int64_t stride, int64_t n, void* tile);
+void load_run(const StagedOperand& operand, const char* from, int64_t stride, int64_t n,
+              void* tile);
 // Stores n <= kTile elements of a tile, `stride` bytes apart.
-void store_run(const Operand& operand, const void* tile, char* to, int64_t stride, int64_t n);
+void store_run(const StagedOperand& operand, const void* tile, char* to, int64_t stride, int64_t n);
 // Like load_run and store_run, without conversion.
 void gather_run(const char* from, int64_t stride, int64_t n, int64_t itemsize, void* to);
 void scatter_run(const void* from, char* to, int64_t stride, int64_t n, int64_t itemsize);

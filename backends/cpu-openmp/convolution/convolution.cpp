@@ -26,9 +26,10 @@ using Compute = std::conditional_t<std::is_same_v<T, bool>, int32_t, sdk::Widene
 
 // An operand as a contiguous array of T. finish() copies an output back to its tensor.
 template <class T>
-class Operand {
+class ConvolutionOperand {
  public:
-  Operand(mt_ctx& ctx, const TensorView& tensor, bool read) : ctx_(ctx), tensor_(tensor) {
+  ConvolutionOperand(mt_ctx& ctx, const TensorView& tensor, bool read)
+      : ctx_(ctx), tensor_(tensor) {
     if (!tensor) return;
     if (tensor.is<T>() && tensor.is_contiguous()) {
       data_ = tensor.data<T>();
@@ -48,7 +49,7 @@ class Operand {
     copied_ = true;
     if (read) move(ctx, tensor, &copy_);
   }
-  Operand(const Operand&) = delete;
+  ConvolutionOperand(const ConvolutionOperand&) = delete;
 
   T* data() const { return data_; }
   void finish() {
@@ -78,13 +79,13 @@ template <class T>
 void run_forward_or_back(mt_ctx& ctx, const Convolution& call, T* to) {
   const ConvolutionGeometry& g = call.geometry;
   const bool forward = call.computed == Convolution::kOutput;
-  const Operand<T> bias(ctx, call.bias, true);
+  const ConvolutionOperand<T> bias(ctx, call.bias, true);
   if (g.empty()) {
     return fill(call.result(), to, bias.data(),
                 g.groups * (forward ? g.out_channels : g.in_channels));
   }
-  const Operand<T> from(ctx, forward ? call.input : call.output, true);
-  const Operand<T> weight(ctx, call.weight, true);
+  const ConvolutionOperand<T> from(ctx, forward ? call.input : call.output, true);
+  const ConvolutionOperand<T> weight(ctx, call.weight, true);
   if constexpr (std::is_floating_point_v<T>) {
     const auto implicit = forward ? &implicit_forward<T> : &implicit_backward_input<T>;
     if (implicit(ctx, g, from.data(), weight.data(), bias.data(), to)) return;
@@ -101,8 +102,8 @@ void run_backward_weight(mt_ctx& ctx, const Convolution& call, T* to) {
     std::fill_n(to, call.weight.numel(), T{});
     return;
   }
-  const Operand<T> input(ctx, call.input, true);
-  const Operand<T> output(ctx, call.output, true);
+  const ConvolutionOperand<T> input(ctx, call.input, true);
+  const ConvolutionOperand<T> output(ctx, call.output, true);
   if constexpr (std::is_floating_point_v<T>) {
     if (implicit_backward_weight(ctx, g, input.data(), output.data(), to)) return;
   }
@@ -114,7 +115,7 @@ void run(mt_ctx& ctx, const Convolution& call) {
   if (out.numel() == 0) return;
   sdk::visit_dtype(out.dtype(), [&](auto tag) {
     using T = Compute<typename decltype(tag)::type>;
-    Operand<T> to(ctx, out, false);
+    ConvolutionOperand<T> to(ctx, out, false);
     if (call.computed == Convolution::kWeight) {
       run_backward_weight(ctx, call, to.data());
     } else {

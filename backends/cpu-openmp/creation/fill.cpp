@@ -20,7 +20,7 @@ void fill(mt_ctx& ctx, const mt_args_fill_& args) {
   const int64_t n = to.numel();
   if (n == 0) return;
   const int64_t itemsize = to.itemsize();
-  const Operand value = make_input(args.value, to.dtype(), to.dtype());
+  const StagedOperand value = make_input(args.value, to.dtype(), to.dtype());
   // A cache line of the value, which contains whole elements.
   alignas(64) char line[64];
   load_run(value, value.data, 0, 64 / itemsize, line);

@@ -54,7 +54,7 @@ class Rows {
  private:
   char* address(int64_t at) const { return operand_.data + at * operand_.itemsize; }
 
-  Operand operand_;
+  StagedOperand operand_;
   int64_t step_;  // in bytes
   bool direct_;
 };

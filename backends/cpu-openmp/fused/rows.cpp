@@ -64,7 +64,7 @@ class FusedRows {
   void run(mt_ctx& ctx, const mt_fused_args& args) const;
 
  private:
-  struct Operand {
+  struct RowOperand {
     bool row = false;
     bool output = false;
     bool table = false;
@@ -72,7 +72,7 @@ class FusedRows {
     Place place;  // of its value: kInput for elements that are read in place
   };
   // A call of this many rows.
-  struct Call {
+  struct RowCall {
     int64_t rows = 1, columns = 1;
     int outer = 0;
     int64_t sizes[sdk::kMaxDims];
@@ -88,8 +88,8 @@ class FusedRows {
   void join();
   void place_values();
   // Return false after a bad index, or an integer division by zero.
-  bool run_rows(const Call& call, int64_t begin, int64_t end, BadIndex* bad) const;
-  bool run_row(const Call& call, const char* const* bases, const Memory& memory,
+  bool run_rows(const RowCall& call, int64_t begin, int64_t end, BadIndex* bad) const;
+  bool run_row(const RowCall& call, const char* const* bases, const Memory& memory,
                const void** inputs) const;
 
   const std::string name_;
@@ -97,7 +97,7 @@ class FusedRows {
   std::vector<mt_fused_call> calls_;
   std::vector<int> phase_, call_of_;  // of each value
   std::vector<bool> added_;           // calls of elements
-  std::vector<Operand> operands_;     // inputs, then outputs
+  std::vector<RowOperand> operands_;  // inputs, then outputs
   std::vector<Stage> stages_;
   std::vector<std::pair<int, mt_dtype>> counts_;  // slots with the number of columns
   int num_inputs_;
@@ -307,7 +307,7 @@ void FusedRows::join() {
         for (const Place& place : step.inputs) note(place, &read);
       }
     }
-    for (const Operand& operand : operands_) {
+    for (const RowOperand& operand : operands_) {
       if (operand.output) note(operand.place, &read);
     }
     cost_ += join_steps(stages_[s].steps, code_.constants, read, exact_);
@@ -337,7 +337,7 @@ void FusedRows::place_values() {
     }
     for (const FoldStep& fold : stages_[static_cast<size_t>(s)].folds) use(fold.operand, s);
   }
-  for (const Operand& operand : operands_) {
+  for (const RowOperand& operand : operands_) {
     if (operand.output) use(operand.place, stages - 1);
   }
   std::vector<int> row(count, -1);
@@ -367,7 +367,7 @@ void FusedRows::place_values() {
     for (Place& place : step.results) move(place);
   }
   std::vector<Place*> outputs;
-  for (Operand& operand : operands_) {
+  for (RowOperand& operand : operands_) {
     if (!operand.output) continue;
     move(operand.place);
     outputs.push_back(&operand.place);
@@ -396,7 +396,7 @@ const char* FusedRows::unsupported(const mt_fused_args& args) const {
   return nullptr;
 }
 
-bool FusedRows::run_row(const Call& call, const char* const* bases, const Memory& given,
+bool FusedRows::run_row(const RowCall& call, const char* const* bases, const Memory& given,
                         const void** inputs) const {
   Memory memory = given;
   const auto converted = [](mt_dtype from, mt_dtype to, const void* x, void* y, int64_t n) {
@@ -407,7 +407,7 @@ bool FusedRows::run_row(const Call& call, const char* const* bases, const Memory
     }
   };
   for (size_t k = 0; k < static_cast<size_t>(num_inputs_); ++k) {
-    const Operand& operand = operands_[k];
+    const RowOperand& operand = operands_[k];
     if (operand.row && !operand.table) {
       converted(operand.dtype, operand.place.type, bases[k], memory.at(operand.place), 1);
     }
@@ -444,7 +444,7 @@ bool FusedRows::run_row(const Call& call, const char* const* bases, const Memory
       }
       if (!last) continue;
       for (size_t k = static_cast<size_t>(num_inputs_); k < operands_.size(); ++k) {
-        const Operand& operand = operands_[k];
+        const RowOperand& operand = operands_[k];
         if (operand.row) continue;
         converted(operand.place.type, operand.dtype, memory.at(operand.place),
                   const_cast<char*>(bases[k]) + column * sdk::itemsize(operand.dtype), n);
@@ -453,7 +453,7 @@ bool FusedRows::run_row(const Call& call, const char* const* bases, const Memory
   }
   memory.column = 0;
   for (size_t k = static_cast<size_t>(num_inputs_); k < operands_.size(); ++k) {
-    const Operand& operand = operands_[k];
+    const RowOperand& operand = operands_[k];
     if (!operand.row) continue;
     converted(operand.place.type, operand.dtype, memory.at(operand.place),
               const_cast<char*>(bases[k]), 1);
@@ -461,7 +461,7 @@ bool FusedRows::run_row(const Call& call, const char* const* bases, const Memory
   return true;
 }
 
-bool FusedRows::run_rows(const Call& call, int64_t begin, int64_t end, BadIndex* bad) const {
+bool FusedRows::run_rows(const RowCall& call, int64_t begin, int64_t end, BadIndex* bad) const {
   constexpr std::align_val_t kAligned{64};
   const int64_t row_bytes = (call.columns * 8 + 63) / 64 * 64;
   const auto free_aligned = [](char* memory) { ::operator delete[](memory, kAligned); };
@@ -508,7 +508,7 @@ bool FusedRows::run_rows(const Call& call, int64_t begin, int64_t end, BadIndex*
 }
 
 void FusedRows::run(mt_ctx& ctx, const mt_fused_args& args) const {
-  Call call;
+  RowCall call;
   call.outer = args.ndim - args.inner;
   std::copy_n(args.shape, call.outer, call.sizes);
   for (int d = 0; d < args.ndim; ++d) {

@@ -21,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mytorch::cpu::gemm_internal::HWY_NAMESPACE {
 
 // The decisions that follow from a product's shape, made once for a batch.
-struct Plan {
+struct ProductPlan {
   Blocking block;
   bool pack_a, pack_b;  // otherwise read in place
   int64_t chunk_rows;   // rows of C that share a pass over the blocks of k
@@ -72,12 +72,12 @@ int64_t depth_in_place(const Job& job, int64_t m, int64_t kc) {
 // Returns the plan for rectangles of at most m x n. The depth of a block, which determines the
 // order of the sums, is that of the whole product.
 template <class T, class F>
-Plan make_plan(const Job& job, int64_t m, int64_t n) {
+ProductPlan make_plan(const Job& job, int64_t m, int64_t n) {
   using C = Compute<T>;
   constexpr int64_t kRows = kTileRows<C>;
   constexpr int64_t kCols = kTileCols<C>;
   constexpr int64_t kBytes = sizeof(C);
-  Plan plan;
+  ProductPlan plan;
   Blocking& block = plan.block;
   // The divisions of choose_blocking would take longer than a product of 8 x 8 x 8.
   if (job.k <= 128 && m <= 128 && n <= 128) {
@@ -120,7 +120,7 @@ class Product {
   static_assert(sizeof(F) == sizeof(C));
 
   // `workspace` holds plan.size() elements.
-  Product(const Job& job, const Plan& plan, C* workspace)
+  Product(const Job& job, const ProductPlan& plan, C* workspace)
       : job_(job),
         plan_(plan),
         a_(static_cast<const T*>(job.a)),
@@ -247,7 +247,7 @@ class Product {
   }
 
   const Job& job_;
-  const Plan& plan_;
+  const ProductPlan& plan_;
   const T* const a_;
   const T* const b_;
   T* const c_;
@@ -289,7 +289,7 @@ Grid choose_grid(const Job& job, int workers) {
 template <class T, class F>
 struct Shared {
   const Job* job;
-  const Plan* plan;  // of the largest rectangle
+  const ProductPlan* plan;  // of the largest rectangle
   Grid grid;
   int64_t m, n;  // of each rectangle except the last ones
   Compute<T>* workspace;
@@ -356,7 +356,7 @@ int run_product(mt_ctx* ctx, const Job& job) {
   // Each thread computes whole products if there are enough products.
   const int all = workers_for(products * job.batch);
   Shared<T, F> shared(job, job.batch >= (all == 1 ? 1 : 8 * all) ? 1 : workers_for(products));
-  const Plan plan = make_plan<T, F>(job, shared.m, shared.n);
+  const ProductPlan plan = make_plan<T, F>(job, shared.m, shared.n);
   shared.plan = &plan;
   const int64_t workers = std::min<int64_t>(all, job.batch * shared.grid.size());
   return with_workspace<Compute<T>>(ctx, plan.size() * workers, [&](Compute<T>* room) HWY_ATTR {

@@ -95,10 +95,10 @@ struct Start {
 
 // The operands of a call, all with the same number of dimensions. The loop has the shape of the
 // index; the other operands are also read in this shape.
-class Call {
+class ScatterCall {
  public:
-  Call(mt_ctx& ctx, const char* op, int64_t dim, const TensorView& index, const TensorView& src,
-       const TensorView& self, const TensorView& out)
+  ScatterCall(mt_ctx& ctx, const char* op, int64_t dim, const TensorView& index,
+              const TensorView& src, const TensorView& self, const TensorView& out)
       : op_(op), tensors_{*index.get(), *src.get(), *self.get(), *out.get()} {
     // A source that aliases the output is copied before it is overwritten.
     if (src.raw() == out.raw() && src.numel() != 0) {
@@ -122,7 +122,7 @@ class Call {
       break;
     }
   }
-  Call(const Call&) = delete;
+  ScatterCall(const ScatterCall&) = delete;
 
   const char* op() const { return op_; }
   int64_t dim() const { return dim_; }
@@ -156,7 +156,7 @@ void for_each_of_lines(int64_t n, int64_t next, int64_t length, int64_t step, F&
 // rounded once. With `anew`, an operation that has a start begins there instead of at the old
 // elements.
 template <class Op, class W, class T>
-void scatter_lines(mt_ctx& ctx, const Call& call, bool anew = false) {
+void scatter_lines(mt_ctx& ctx, const ScatterCall& call, bool anew = false) {
   constexpr bool kBeside = !std::is_same_v<W, T>;
   const auto lines =
       sdk::make_lines<4>({call.index(), call.src(), call.self(), call.out()}, call.dim());
@@ -241,7 +241,7 @@ void scatter_lines(mt_ctx& ctx, const Call& call, bool anew = false) {
 
 void scatter(mt_ctx& ctx, const mt_args_scatter_src& args) {
   const IndexOperand index(ctx, args.index);
-  const Call call(ctx, "scatter", args.dim, index.view(), args.src, args.self, args.out);
+  const ScatterCall call(ctx, "scatter", args.dim, index.view(), args.src, args.self, args.out);
   sdk::visit_itemsize(call.out().itemsize(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     scatter_lines<Set, T, T>(ctx, call);
@@ -250,7 +250,7 @@ void scatter(mt_ctx& ctx, const mt_args_scatter_src& args) {
 
 void scatter_add(mt_ctx& ctx, const mt_args_scatter_add& args) {
   const IndexOperand index(ctx, args.index);
-  const Call call(ctx, "scatter_add", args.dim, index.view(), args.src, args.self, args.out);
+  const ScatterCall call(ctx, "scatter_add", args.dim, index.view(), args.src, args.self, args.out);
   sdk::visit_dtype(call.out().dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     scatter_lines<Add, sdk::Widened<T>, T>(ctx, call);
@@ -265,7 +265,8 @@ const char* scatter_reduce_supports(const mt_args_scatter_reduce_two& args) {
 
 void scatter_reduce(mt_ctx& ctx, const mt_args_scatter_reduce_two& args) {
   const IndexOperand index(ctx, args.index);
-  const Call call(ctx, "scatter_reduce", args.dim, index.view(), args.src, args.self, args.out);
+  const ScatterCall call(ctx, "scatter_reduce", args.dim, index.view(), args.src, args.self,
+                         args.out);
   const std::string_view reduce = args.reduce;
   sdk::visit_dtype(call.out().dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;

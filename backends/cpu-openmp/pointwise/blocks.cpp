@@ -137,7 +137,7 @@ void run_blocks(Job& job, int across, int64_t begin, int64_t end) {
     int64_t step[kMaxOperands];  // from a row to the next
     for (int k = 0; k < count; ++k) {
       if (ways[k] == Way::kAbsent) continue;
-      const Operand& operand = job.operands[k];
+      const StagedOperand& operand = job.operands[k];
       const int64_t stride = loop.stride(k, last), itemsize = operand.itemsize;
       row[k] = operand.data + block.offsets[k];
       step[k] = loop.stride(k, across);
@@ -163,12 +163,12 @@ void run_blocks(Job& job, int across, int64_t begin, int64_t end) {
         if (ways[k] == Way::kAbsent) continue;
         at.set(job, k, ways[k] == Way::kTile ? tiles.of[k] : row[k]);
         if (ways[k] == Way::kDirect && !job.is_output(k) && i < next_rows) {
-          const Operand& operand = job.operands[k];
+          const StagedOperand& operand = job.operands[k];
           fetch(operand.data + next.offsets[k] + i * step[k], 0, 1, next_cols * operand.itemsize);
         }
       }
       for (int k = job.num_outputs; staged && k < count; ++k) {
-        const Operand& operand = job.operands[k];
+        const StagedOperand& operand = job.operands[k];
         if (ways[k] == Way::kTile) {
           load_run(operand, row[k], loop.stride(k, last), block.cols, tiles.of[k]);
         } else if (ways[k] == Way::kTurned && operand.convert != nullptr) {

@@ -140,7 +140,7 @@ class ComplexProgram {
   }
 
   void run(mt_ctx& ctx, const void* args) const {
-    Call call;
+    ComplexCall call;
     call.args = args;
     std::array<sdk::TensorView, kMaxOperands> tensors;  // the outputs determine the order
     for (const mt_program_output& output : outputs_) {
@@ -186,16 +186,16 @@ class ComplexProgram {
   }
 
  private:
-  struct Operand {
+  struct ComplexOperand {
     size_t node;
     char* data;
     Load<T> load;
     Store<T> store;
     bool exact;  // of the type of the computation
   };
-  struct Call {
+  struct ComplexCall {
     const void* args;
-    Operand operands[kMaxOperands];  // the outputs first
+    ComplexOperand operands[kMaxOperands];  // the outputs first
     int count = 0;
     int num_outputs = 0;
     Loop loop;
@@ -211,7 +211,7 @@ class ComplexProgram {
     return sdk::is_complex(dtype) && dtype.bits == 16 * sizeof(T);
   }
   // Returns whether rows of the operand are contiguous and of the type of the computation.
-  static bool is_direct(const Call& call, int k) {
+  static bool is_direct(const ComplexCall& call, int k) {
     return call.operands[k].exact && call.loop.inner_stride(k) == 2 * int64_t{sizeof(T)};
   }
   static bool is_line(std::span<const sdk::TensorView> tensors) {
@@ -232,7 +232,7 @@ class ComplexProgram {
     step.loop(in, to, n);
   }
 
-  void run_whole(const Call& call, int64_t begin, int64_t end) const {
+  void run_whole(const ComplexCall& call, int64_t begin, int64_t end) const {
     T* values[kMaxNodes];
     Cursor cursor(call.loop, begin);
     for (int64_t i = begin; i < end;) {
@@ -248,7 +248,7 @@ class ComplexProgram {
     }
   }
 
-  void run_tiles(const Call& call, int64_t begin, int64_t end) const {
+  void run_tiles(const ComplexCall& call, int64_t begin, int64_t end) const {
     Tiles<T> tiles;
     T* values[kMaxNodes];
     for (size_t i = 0; i < nodes_.size(); ++i) values[i] = tiles[i];
@@ -265,7 +265,7 @@ class ComplexProgram {
     for (int64_t i = begin; i < end;) {
       const int64_t n = std::min({kTileSize, cursor.left(), end - i});
       for (int k = call.num_outputs; k < call.count; ++k) {
-        const Operand& operand = call.operands[k];
+        const ComplexOperand& operand = call.operands[k];
         const char* const from = operand.data + cursor.offset(k);
         const int64_t stride = call.loop.inner_stride(k);
         if (is_direct(call, k)) {

@@ -16,7 +16,7 @@ struct Job {
   int num_outputs = 0;
   // Outputs come first, because they determine the order of the loop. An absent operand has no
   // data.
-  Operand operands[kMaxOperands];
+  StagedOperand operands[kMaxOperands];
   Loop loop;
   int64_t grain = kTile;  // the minimum number of elements of a thread
   // Stores results non-temporally: the inner loop does so if it can (Scalars::stream); otherwise
@@ -76,8 +76,8 @@ struct Tiles {
 
 void call_inner_loop(Job& job, const Scalars& scalars, const Pointers& at, int64_t n);
 // Stores n <= kTile elements of an output from its tile.
-void store_tile(const Job& job, const Operand& operand, const void* tile, char* to, int64_t stride,
-                int64_t n);
+void store_tile(const Job& job, const StagedOperand& operand, const void* tile, char* to,
+                int64_t stride, int64_t n);
 
 // Computes elements [begin, end) in the loop's order row by row. Operands whose rows suit the inner
 // loop are accessed in place.
@@ -98,6 +98,7 @@ void run_blocks(Job& job, int across, int64_t begin, int64_t end);
 bool run_repeated(mt_ctx& ctx, Job& job);
 
 // Gathers elements [begin, begin + n) of an operand in the loop's order, without conversion.
-void gather(const Loop& loop, int operand, const Operand& from, int64_t begin, int64_t n, void* to);
+void gather(const Loop& loop, int operand, const StagedOperand& from, int64_t begin, int64_t n,
+            void* to);
 
 }  // namespace mytorch::cpu

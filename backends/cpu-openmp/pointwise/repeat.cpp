@@ -62,7 +62,7 @@ int repeated_block(const Job& job, uint32_t* repeated) {
 
 // Stores the operand's first `block` elements, converted to the compute type and repeated, as `row`
 // elements.
-void write_out(const Loop& loop, int k, const Operand& operand, int64_t block, int64_t row,
+void write_out(const Loop& loop, int k, const StagedOperand& operand, int64_t block, int64_t row,
                char* to) {
   alignas(64) char raw[kTile * 8];
   const int64_t itemsize = operand.tile_itemsize;
@@ -104,7 +104,7 @@ bool run_repeated(mt_ctx& ctx, Job& job) {
   char* memory = sdk::scratch<char>(ctx, std::popcount(repeated) * row * 8);
   for (int k = job.num_outputs; k < count; ++k) {
     if (!is_repeated(k)) continue;
-    Operand& operand = job.operands[k];
+    StagedOperand& operand = job.operands[k];
     write_out(loop, k, operand, block, row, memory);
     const int64_t itemsize = operand.tile_itemsize;
     operand = {memory, itemsize, itemsize, nullptr, nullptr};

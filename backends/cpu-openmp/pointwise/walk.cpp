@@ -24,7 +24,7 @@ constexpr int64_t kLongRow = 16 * 1024;
 // Returns whether every output is contiguous in the loop's order and of the compute type.
 bool has_plain_outputs(const Job& job) {
   for (int k = 0; k < job.num_outputs; ++k) {
-    const Operand& output = job.operands[k];
+    const StagedOperand& output = job.operands[k];
     if (output.data != nullptr &&
         (output.convert != nullptr || !job.loop.is_contiguous(k, output.itemsize))) {
       return false;
@@ -83,8 +83,8 @@ void call_inner_loop(Job& job, const Scalars& scalars, const Pointers& at, int64
   }
 }
 
-void store_tile(const Job& job, const Operand& operand, const void* tile, char* to, int64_t stride,
-                int64_t n) {
+void store_tile(const Job& job, const StagedOperand& operand, const void* tile, char* to,
+                int64_t stride, int64_t n) {
   if (!job.stream || stride != operand.itemsize) {
     store_run(operand, tile, to, stride, n);
   } else if (operand.convert == nullptr) {
@@ -96,7 +96,7 @@ void store_tile(const Job& job, const Operand& operand, const void* tile, char* 
   }
 }
 
-void gather(const Loop& loop, int operand, const Operand& from, int64_t begin, int64_t n,
+void gather(const Loop& loop, int operand, const StagedOperand& from, int64_t begin, int64_t n,
             void* to) {
   char* at = static_cast<char*>(to);
   const int last = loop.ndim() - 1;
@@ -181,7 +181,7 @@ void run_rows(Job& job, int64_t begin, int64_t end) {
     }
     const int64_t n = std::min({end - begin, cursor.left(), kTile});
     for (int k = 0; k < count; ++k) {
-      const Operand& operand = job.operands[k];
+      const StagedOperand& operand = job.operands[k];
       if (operand.data == nullptr) continue;
       char* from = operand.data + cursor.offset(k);
       at.set(job, k, direct[k] ? from : tiles.of[k]);
@@ -197,7 +197,7 @@ void run_rows(Job& job, int64_t begin, int64_t end) {
     }
     call_inner_loop(job, scalars, at, n);
     for (int k = 0; k < job.num_outputs; ++k) {
-      const Operand& operand = job.operands[k];
+      const StagedOperand& operand = job.operands[k];
       if (operand.data == nullptr || direct[k]) continue;
       store_tile(job, operand, tiles.of[k], operand.data + cursor.offset(k),
                  job.loop.inner_stride(k), n);
@@ -223,7 +223,7 @@ void run_tiles(Job& job, int64_t begin, int64_t end) {
   while (begin < end) {
     const int64_t n = std::min(end - begin, job.tile);
     for (int k = 0; k < count; ++k) {
-      const Operand& operand = job.operands[k];
+      const StagedOperand& operand = job.operands[k];
       if (operand.data == nullptr) continue;
       char* linear = operand.data + begin * operand.itemsize;
       at.set(job, k, direct[k] ? linear : tiles.of[k]);
@@ -239,7 +239,7 @@ void run_tiles(Job& job, int64_t begin, int64_t end) {
     }
     call_inner_loop(job, job.scalars, at, n);
     for (int k = 0; k < job.num_outputs; ++k) {
-      const Operand& operand = job.operands[k];
+      const StagedOperand& operand = job.operands[k];
       if (operand.data == nullptr || direct[k]) continue;
       if (contiguous[k]) {
         store_tile(job, operand, tiles.of[k], operand.data + begin * operand.itemsize,

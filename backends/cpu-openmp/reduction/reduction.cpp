@@ -285,7 +285,7 @@ void Reduction::fold(const States& states, int64_t begin, int64_t n, int64_t fro
 }
 
 void Reduction::store_output(int index, const void* tile, int64_t begin, int64_t n) {
-  const Operand& output = outputs_[index];
+  const StagedOperand& output = outputs_[index];
   Cursor cursor(kept_, 1 + index, 2 + index, begin);
   const char* from = static_cast<const char*>(tile);
   for (int64_t i = 0; i < n;) {

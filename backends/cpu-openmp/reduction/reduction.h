@@ -61,7 +61,7 @@ class Reduction {
   mt_dtype end_;  // the type that `end` computes in: double for states of double
   const FoldFns* fns_ = nullptr;
   mt_dtype staged_;  // the type of input tiles
-  Operand input_;
+  StagedOperand input_;
   simd::ConvertFn after_step_ = nullptr;
   Scalars step_scalars_;
   Scalars end_scalars_;
@@ -73,7 +73,7 @@ class Reduction {
   bool direct_ = false;  // the input can be folded in place
   Loop kept_;            // operand 0: the input, then the outputs
   Loop reduced_;         // operand 0: the input
-  Operand outputs_[kMaxOutputs];
+  StagedOperand outputs_[kMaxOutputs];
   bool wanted_[kMaxOutputs] = {};
   std::atomic<bool> refused_{false};
 };

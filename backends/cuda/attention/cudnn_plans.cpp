@@ -16,7 +16,7 @@ constexpr size_t kMostPlans = 256;
 constexpr int64_t kMostScoreBytes = int64_t{1} << 30;
 constexpr int64_t kMostWorkspace = 2 * kMostScoreBytes;
 
-struct Plan {
+struct AttentionPlan {
   std::optional<ExecutionPlan> plan;  // absent: the library has no engine
   std::vector<CudnnConstant> constants;
 };
@@ -59,7 +59,7 @@ AttentionKey key_of(const mt_ctx& ctx, const CudnnAttention& call, bool backward
   return key;
 }
 
-Plan make_plan(cudnnHandle_t handle, const CudnnAttention& call, bool backward) {
+AttentionPlan make_plan(cudnnHandle_t handle, const CudnnAttention& call, bool backward) {
   std::optional<CudnnGraph> graph =
       backward ? backward_graph(handle, call) : forward_graph(handle, call);
   if (!graph) return {};
@@ -74,17 +74,18 @@ Plan make_plan(cudnnHandle_t handle, const CudnnAttention& call, bool backward) 
   return {};
 }
 
-const Plan& plan_of(mt_ctx& ctx, cudnnHandle_t handle, const CudnnAttention& call, bool backward) {
-  thread_local std::unordered_map<AttentionKey, Plan, PlanKeyHash> plans;
+const AttentionPlan& plan_of(mt_ctx& ctx, cudnnHandle_t handle, const CudnnAttention& call,
+                             bool backward) {
+  thread_local std::unordered_map<AttentionKey, AttentionPlan, PlanKeyHash> plans;
   const AttentionKey key = key_of(ctx, call, backward);
   const auto found = plans.find(key);
   if (found != plans.end()) return found->second;
-  Plan plan = make_plan(handle, call, backward);
+  AttentionPlan plan = make_plan(handle, call, backward);
   if (plans.size() >= kMostPlans) plans.clear();
   return plans.emplace(key, std::move(plan)).first->second;
 }
 
-void execute(mt_ctx& ctx, cudnnHandle_t handle, const Plan& plan, const CudnnData& data,
+void execute(mt_ctx& ctx, cudnnHandle_t handle, const AttentionPlan& plan, const CudnnData& data,
              float scale, void* workspace) {
   std::vector<int64_t> ids;
   std::vector<void*> pointers;
@@ -107,7 +108,7 @@ void execute(mt_ctx& ctx, cudnnHandle_t handle, const Plan& plan, const CudnnDat
   if (synchronous) queued(ctx, "cudnnBackendExecute");
 }
 
-void* workspace_of(mt_ctx& ctx, const Plan& plan) {
+void* workspace_of(mt_ctx& ctx, const AttentionPlan& plan) {
   const int64_t bytes = plan.plan->workspace;
   return bytes == 0 ? nullptr : scratch_bytes(ctx, static_cast<size_t>(bytes));
 }
@@ -156,7 +157,7 @@ void shrink(Layout4& x, int64_t batch, int64_t heads) {
 bool run_forward(mt_ctx& ctx, const CudnnAttention& call, const CudnnData& data, float scale) {
   use_device(ctx);
   const cudnnHandle_t handle = cudnn_handle_of(ctx);
-  const Plan& plan = plan_of(ctx, handle, call, false);
+  const AttentionPlan& plan = plan_of(ctx, handle, call, false);
   if (!plan.plan) return false;
   execute(ctx, handle, plan, data, scale, workspace_of(ctx, plan));
   return true;
@@ -184,7 +185,7 @@ bool run_backward(mt_ctx& ctx, const CudnnAttention& call, const CudnnData& data
     if ((batches && mask.size[0] == 1) || (heads && mask.size[1] == 1)) return false;
     if ((batches && mask.stride[0] % 8 != 0) || (heads && mask.stride[1] % 8 != 0)) return false;
   }
-  const Plan& plan = plan_of(ctx, handle, piece, true);
+  const AttentionPlan& plan = plan_of(ctx, handle, piece, true);
   if (!plan.plan) return false;
 
   const int64_t rows = part.batch * part.heads * group * call.queries();

@@ -14,7 +14,7 @@
 namespace mytorch::cuda {
 namespace {
 
-using decode::Call;
+using decode::DecodeCall;
 using sdk::TensorView;
 using Paged = mt_args_attention_paged;
 using Forward = mt_args_attention_forward;
@@ -71,8 +71,8 @@ bool is_whole(const void* data, const int64_t (&stride)[4], int64_t width) {
 
 // Launches `kernel`, whose blocks compute `rows` rows in `shared` bytes of dynamic shared memory,
 // and `merge` if it splits the keys.
-void run(mt_ctx& ctx, Call& p, int64_t batch, int rows, int blocks_at_once, size_t shared,
-         void (*kernel)(Call), void (*merge)(Call)) {
+void run(mt_ctx& ctx, DecodeCall& p, int64_t batch, int rows, int blocks_at_once, size_t shared,
+         void (*kernel)(DecodeCall), void (*merge)(DecodeCall)) {
   const int64_t tiles = (p.rows + rows - 1) / rows, items = batch * p.key_heads * tiles;
   const int64_t at_once = int64_t{blocks_at_once} * properties(ctx.device.index).multiprocessors;
   const int64_t wanted = (kWaves * at_once + items - 1) / items;
@@ -93,7 +93,7 @@ void run(mt_ctx& ctx, Call& p, int64_t batch, int rows, int blocks_at_once, size
 }
 
 template <class T>
-void run_type(mt_ctx& ctx, Call& p, int64_t batch) {
+void run_type(mt_ctx& ctx, DecodeCall& p, int64_t batch) {
   const bool whole = is_whole<T>(p.key, p.key_stride, p.width) &&
                      is_whole<T>(p.value, p.value_stride, p.value_width);
   const auto merge = decode::merge_splits<T>;
@@ -128,7 +128,7 @@ void run_type(mt_ctx& ctx, Call& p, int64_t batch) {
 }
 
 // Fills in what both records share, and launches.
-void run_call(mt_ctx& ctx, Call& p, const TensorView& query, const TensorView& slopes,
+void run_call(mt_ctx& ctx, DecodeCall& p, const TensorView& query, const TensorView& slopes,
               const TensorView& out, const TensorView& logsumexp) {
   p.query = query.raw();
   p.out = out.raw();
@@ -159,7 +159,7 @@ void paged(mt_ctx& ctx, const Paged& args) {
   static const uint32_t site = fault_site("attention_paged");
   const TensorView key = args.key_pages, value = args.value_pages;
   const TensorView table = args.block_table, lengths = args.lengths;
-  Call p{};
+  DecodeCall p{};
   p.key = key.raw();
   p.value = value.raw();
   p.table = table.raw();
@@ -186,7 +186,7 @@ void paged(mt_ctx& ctx, const Paged& args) {
 
 void forward(mt_ctx& ctx, const Forward& args) {
   const TensorView key = args.key, value = args.value;
-  Call p{};
+  DecodeCall p{};
   p.key = key.raw();
   p.value = value.raw();
   constexpr int kOrder[] = {0, 2, 1, 3};  // page, slot, head, column

@@ -18,7 +18,7 @@ constexpr int kWarps = kThreads / 32;
 constexpr int kStep = 16;  // keys that a warp multiplies at a time; splits begin at multiples
 constexpr float kLog2e = 1.4426950408889634F, kLn2 = 0.6931471805599453F;
 
-struct Call {
+struct DecodeCall {
   const void *query, *key, *value;
   const void *table, *lengths;  // null: page b has the keys of sequence b
   const float* slopes;          // null: none
@@ -57,7 +57,7 @@ struct Part {
   Keys own;       // of the split
 
   template <int kRows>
-  static __device__ Part of_block(const Call& p) {
+  static __device__ Part of_block(const DecodeCall& p) {
     Part part;
     part.split = blockIdx.x;
     part.key_head = blockIdx.y % p.key_heads;
@@ -81,14 +81,14 @@ struct Part {
     return part;
   }
 
-  __device__ Keys seen_by(const Call& p, int query) const {
+  __device__ Keys seen_by(const DecodeCall& p, int query) const {
     const int64_t at = place + query;
     const auto clamped = [&](int64_t j) {
       return static_cast<int>(min(max(j, int64_t{0}), int64_t{keys}));
     };
     return {p.left < 0 ? 0 : clamped(at - p.left), p.right < 0 ? keys : clamped(at + p.right + 1)};
   }
-  __device__ int64_t head_of(const Call& p, int row) const {
+  __device__ int64_t head_of(const DecodeCall& p, int row) const {
     return int64_t{key_head} * p.group + row / p.queries;
   }
 };
@@ -99,7 +99,7 @@ struct Row {
   int64_t place;
   float slope;
 
-  static __device__ Row of(const Call& p, const Part& part, int row) {
+  static __device__ Row of(const DecodeCall& p, const Part& part, int row) {
     if (row >= p.rows) return {};
     const float slope =
         p.slopes == nullptr
@@ -108,7 +108,7 @@ struct Row {
     return {part.seen_by(p, row % p.queries), part.place + row % p.queries, slope};
   }
   // Returns the score of key j from the product of query and key.
-  __device__ float score(const Call& p, float product, int j) const {
+  __device__ float score(const DecodeCall& p, float product, int j) const {
     float s = product * p.scale;
     if (p.softcap > 0) s = p.softcap * tanhf(s / p.softcap);
     if (p.slopes != nullptr) s -= slope * fabsf(static_cast<float>(place - j));
@@ -121,7 +121,7 @@ struct Slot {
   int64_t page;
   int slot;
 
-  static __device__ Slot of(const Call& p, const Part& part, int j) {
+  static __device__ Slot of(const DecodeCall& p, const Part& part, int j) {
     if (p.table == nullptr) return {part.batch, j};
     const int column = static_cast<int>(static_cast<uint32_t>(j) / static_cast<uint32_t>(p.slots));
     const int64_t page = load_index(
@@ -137,7 +137,7 @@ struct Slot {
 __device__ __forceinline__ float finite(float most) { return most == -INFINITY ? 0.0F : most; }
 
 template <class T>
-__device__ void write_row(const Call& p, int64_t batch, int64_t head, int query, float most,
+__device__ void write_row(const DecodeCall& p, int64_t batch, int64_t head, int query, float most,
                           float total, int column, float sum) {
   T* const to = static_cast<T*>(p.out) + batch * p.out_stride[0] + head * p.out_stride[1] +
                 query * p.out_stride[2];
@@ -154,7 +154,7 @@ template <class T, int kParts, int kRows, int kColumns>
 struct Merge {
   float mosts[kParts][kRows], totals[kParts][kRows], sums[kParts][kRows][kColumns];
 
-  __device__ void write(const Call& p, const Part& part, int first_row) const {
+  __device__ void write(const DecodeCall& p, const Part& part, int first_row) const {
 #pragma unroll 1
     for (int r = 0; r < kRows; ++r) {
       const int row = first_row + r;
@@ -192,7 +192,7 @@ struct Merge {
 
 // Merges the splits of a row; one block per row.
 template <class T>
-__global__ void __launch_bounds__(kThreads) merge_splits(const __grid_constant__ Call p) {
+__global__ void __launch_bounds__(kThreads) merge_splits(const __grid_constant__ DecodeCall p) {
   const int row = blockIdx.x % p.rows;
   const int64_t pair = blockIdx.x / p.rows, batch = pair / p.key_heads, head = pair % p.key_heads;
   const int each = p.value_width + 2;

@@ -31,7 +31,7 @@ __device__ __forceinline__ void load_columns(const T* row, int64_t step, int fir
 }
 
 template <class T, int kLanes, int kRows, bool kWhole>
-__global__ void __launch_bounds__(kThreads) decode_columns(const __grid_constant__ Call p) {
+__global__ void __launch_bounds__(kThreads) decode_columns(const __grid_constant__ DecodeCall p) {
   constexpr int kGroups = kThreads / kLanes;
   constexpr int kAtOnce = 2;  // keys that a group of threads loads at a time
   const int lane = threadIdx.x % kLanes, group = threadIdx.x / kLanes, first = lane * kPerLane;

@@ -49,7 +49,8 @@ struct Ring {
                                            8 * value_place(row, pack));
   }
   // Starts copies of 16 keys and values, of which lane % 16 has the offsets.
-  __device__ void load(const Call& p, int stage, int64_t key_offset, int64_t value_offset) const {
+  __device__ void load(const DecodeCall& p, int stage, int64_t key_offset,
+                       int64_t value_offset) const {
     const int lane = threadIdx.x % 32, pack = lane % kPacks;
 #pragma unroll
     for (int first = 0; first < kStep; first += kRowsAtOnce) {
@@ -74,7 +75,7 @@ constexpr size_t kProductsShared = kWarps* Ring<T, kWidth>::kBytes;
 
 template <class T, int kWidth, int kTiles>
 __global__ void __launch_bounds__(kThreads, kWidth* kTiles <= 64 ? 3 : 2)
-    decode_products(const __grid_constant__ Call p) {
+    decode_products(const __grid_constant__ DecodeCall p) {
   constexpr int kKeyPacks = kWidth / 32, kValuePacks = kWidth / 64;
   constexpr int kStages = Ring<T, kWidth>::kStages;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

@@ -17,9 +17,9 @@ namespace mytorch::cuda {
 namespace {
 
 using sdk::TensorView;
-using tiles::Call;
 using tiles::MaskType;
-using tiles::Operand;
+using tiles::TileCall;
+using tiles::TileOperand;
 using Forward = mt_args_attention_forward;
 using Backward = mt_args_attention_backward;
 
@@ -121,15 +121,15 @@ const char* backward_supports(const Backward& args) {
   return nullptr;
 }
 
-Operand operand_of(const TensorView& x) {
+TileOperand operand_of(const TensorView& x) {
   return {x.raw(), x.stride(0), x.stride(1), x.stride(2), static_cast<int>(x.size(3))};
 }
 
 template <class Args>
-Call call_of(const Args& args) {
+TileCall call_of(const Args& args) {
   const TensorView query = args.query, key = args.key;
   const auto bound = [](int64_t x) { return static_cast<int>(std::clamp(x, -kLongest, kLongest)); };
-  Call p{};
+  TileCall p{};
   p.query = operand_of(query);
   p.key = operand_of(key);
   p.value = operand_of(args.value);
@@ -171,8 +171,8 @@ Call call_of(const Args& args) {
   return p;
 }
 
-void launch_blocks(mt_ctx& ctx, const char* name, void (*kernel)(Call), int64_t blocks,
-                   size_t shared, const Call& p) {
+void launch_blocks(mt_ctx& ctx, const char* name, void (*kernel)(TileCall), int64_t blocks,
+                   size_t shared, const TileCall& p) {
   Grid grid;
   grid.blocks = dim3(static_cast<unsigned>(blocks));
   grid.threads = dim3(tiles::kThreads);
@@ -184,7 +184,7 @@ void launch_blocks(mt_ctx& ctx, const char* name, void (*kernel)(Call), int64_t 
 int64_t tiles_of(int64_t n, int64_t each) { return (n + each - 1) / each; }
 
 void forward(mt_ctx& ctx, const Forward& args) {
-  Call p = call_of(args);
+  TileCall p = call_of(args);
   if (p.drops) {
     const TensorView draw = args.draw;
     p.random = philox::Stream(args.generator);
@@ -201,7 +201,7 @@ void forward(mt_ctx& ctx, const Forward& args) {
 }
 
 void backward(mt_ctx& ctx, const Backward& args) {
-  Call p = call_of(args);
+  TileCall p = call_of(args);
   const TensorView grad_output = args.grad_output;
   const ContiguousScratch copy(ctx, grad_output, grad_output.dtype());
   if (!is_whole(grad_output)) move(ctx, grad_output, copy.view());
@@ -213,7 +213,7 @@ void backward(mt_ctx& ctx, const Backward& args) {
   }
   const auto wanted = [&](int64_t i, const mt_tensor* gradient) {
     gradient = sdk::wanted(args.output_mask, i, gradient);
-    return gradient != nullptr ? operand_of(gradient) : Operand{};
+    return gradient != nullptr ? operand_of(gradient) : TileOperand{};
   };
   p.grad_query = wanted(0, args.grad_query);
   p.grad_key = wanted(1, args.grad_key);

@@ -24,7 +24,7 @@ constexpr int kBackwardStreamed = 32;
 constexpr float kLog2e = 1.4426950408889634F, kLn2 = 0.6931471805599453F;
 
 // A tensor (batch, heads, rows, columns) whose rows are aligned to 16 bytes. Strides in elements.
-struct Operand {
+struct TileOperand {
   const void* data;
   int64_t batch, head, row;
   int width;
@@ -37,9 +37,9 @@ struct Operand {
 
 enum class MaskType { kNone, kBool, kAdded };
 
-struct Call {
-  Operand query, key, value, output;  // `output` is written by the forward kernel
-  int batch, heads, group;            // query heads per key head
+struct TileCall {
+  TileOperand query, key, value, output;  // `output` is written by the forward kernel
+  int batch, heads, group;                // query heads per key head
   int queries, keys;
   // Query i sees the keys i + first <= j <= i + last.
   int first, last;
@@ -60,7 +60,7 @@ struct Call {
   float* logsumexp;     // (batch, heads, queries)
 
   // Backward. The statistics of rows, as prepare_rows writes them.
-  Operand grad_output, grad_query, grad_key, grad_value;
+  TileOperand grad_output, grad_query, grad_key, grad_value;
   const float* row_shift;
   const float* row_delta;
   void* grad_mask;  // contiguous
@@ -82,7 +82,7 @@ template <class T>
 constexpr bool kSplits = std::is_same_v<T, float>;
 
 template <class T, int kWidth, int kRows>
-__device__ void copy_tile(T* to, const T* from, const Operand& x, int first, int rows) {
+__device__ void copy_tile(T* to, const T* from, const TileOperand& x, int first, int rows) {
   constexpr int kPacks = kWidth / kPack<T>;
 #pragma unroll
   for (int i = threadIdx.x; i < kRows * kPacks; i += kThreads) {
@@ -148,7 +148,7 @@ __device__ __forceinline__ void add_products(float (&sum)[kWidth / 8][4],
 
 // Writes the warp's 16 rows, times a factor of each.
 template <class T, int kWidth>
-__device__ void write_rows(const Operand& to, int64_t b, int64_t h, int first, int rows,
+__device__ void write_rows(const TileOperand& to, int64_t b, int64_t h, int first, int rows,
                            const float (&x)[kWidth / 8][4], const float (&factor)[2]) {
   const int group = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
   T* const data = const_cast<T*>(to.at<T>(b, h));
@@ -199,13 +199,13 @@ struct alignas(2 * sizeof(T)) Pair {
 // streamed.
 template <class T, int kTiles, bool kOfKeys>
 struct Scores {
-  const Call& p;
+  const TileCall& p;
   int64_t batch, head;  // query head
   int owned;            // the first row of this lane: group of the warp's rows
   int streamed;         // the first column of this lane
   float s[kTiles][4];
 
-  __device__ Scores(const Call& call, int64_t b, int64_t h, int first_owned, int first_streamed)
+  __device__ Scores(const TileCall& call, int64_t b, int64_t h, int first_owned, int first_streamed)
       : p(call),
         batch(b),
         head(h),
@@ -307,7 +307,7 @@ struct Kept {
   uint32_t bits[kOfKeys ? 4 : 2];
 
   template <class S>
-  __device__ Kept(const Call& p, const philox::Stream& random, const S& scores) {
+  __device__ Kept(const TileCall& p, const philox::Stream& random, const S& scores) {
     const int lane = threadIdx.x % 32, group = lane / 4, quad = lane % 4;
     const uint64_t blocks = (static_cast<uint64_t>(p.keys) + 3) / 4;
     const uint64_t rows = p.pair(scores.batch, scores.head) * static_cast<uint64_t>(p.queries);
@@ -351,12 +351,12 @@ __device__ Range visible(int from, int to, int limit) {
   return {begin / kRows * kRows, end};
 }
 template <int kRows>
-__device__ Range keys_of(const Call& p, int query) {
+__device__ Range keys_of(const TileCall& p, int query) {
   const int last = min(query + kOwned, p.queries) - 1;
   return visible<kRows>(query + p.first, last + p.last, p.keys);
 }
 template <int kRows>
-__device__ Range queries_of(const Call& p, int key) {
+__device__ Range queries_of(const TileCall& p, int key) {
   const int last = min(key + kOwned, p.keys) - 1;
   return visible<kRows>(key - p.last, last - p.first, p.queries);
 }
@@ -380,7 +380,8 @@ constexpr size_t kForwardShared = (kOwned + 4 * kForwardStreamed<T, kWidth>)*kPi
 
 // One block per 64 queries of a head.
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kThreads, 2) attention_forward(const __grid_constant__ Call p) {
+__global__ void __launch_bounds__(kThreads, 2)
+    attention_forward(const __grid_constant__ TileCall p) {
   constexpr int kRows = kForwardStreamed<T, kWidth>, kTile = kRows * kPitch<T, kWidth>;
   T* const query = reinterpret_cast<T*>(shared_memory());
   T* const keys = query + kOwned * kPitch<T, kWidth>;
@@ -462,7 +463,7 @@ __global__ void __launch_bounds__(kThreads, 2) attention_forward(const __grid_co
 }
 
 // Writes the seed and the call of the stream.
-__global__ void write_draw(const __grid_constant__ Call p, int64_t* draw, int64_t step) {
+__global__ void write_draw(const __grid_constant__ TileCall p, int64_t* draw, int64_t step) {
   philox::Stream random = p.random;
   random.start();
   draw[0] = static_cast<int64_t>(random.seed);
@@ -476,8 +477,9 @@ __global__ void write_draw(const __grid_constant__ Call p, int64_t* draw, int64_
 // infinity for a row that sees no key. One warp per row.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    prepare_rows(const __grid_constant__ Call p, const float* grad_logsumexp, int64_t grad_stride0,
-                 int64_t grad_stride1, int64_t grad_stride2, float* shift, float* delta) {
+    prepare_rows(const __grid_constant__ TileCall p, const float* grad_logsumexp,
+                 int64_t grad_stride0, int64_t grad_stride1, int64_t grad_stride2, float* shift,
+                 float* delta) {
   const int64_t rows = int64_t{p.batch} * p.heads * p.queries;
   const int lane = threadIdx.x % 32;
   for (int64_t row = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / 32; row < rows;
@@ -506,7 +508,7 @@ __device__ __forceinline__ void differentiate(Scores<T, kTiles, kOfKeys>& scores
                                               const philox::Stream& random,
                                               const float (&grad)[kTiles][4], float (*slope)[4],
                                               float (&weights)[kTiles][4]) {
-  const Call& p = scores.p;
+  const TileCall& p = scores.p;
   const int64_t rows = p.pair(scores.batch, scores.head) * p.queries;
   float shift[kOfKeys ? kTiles * 2 : 2], delta[kOfKeys ? kTiles * 2 : 2];
 #pragma unroll
@@ -545,14 +547,14 @@ struct BackwardTiles {
   T* const streamed = owned2 + kOwned * kPitch<T, kWidth>;
   T* const streamed2 = streamed + 2 * kTile;
 
-  __device__ void load(const Operand& x, const Operand& y, int64_t b, int64_t h, int row, int rows,
-                       int stage) const {
+  __device__ void load(const TileOperand& x, const TileOperand& y, int64_t b, int64_t h, int row,
+                       int rows, int stage) const {
     copy_tile<T, kWidth, kRows>(streamed + stage * kTile, x.at<T>(b, h), x, row, rows);
     copy_tile<T, kWidth, kRows>(streamed2 + stage * kTile, y.at<T>(b, h), y, row, rows);
     commit_copies();
   }
-  __device__ void load_owned(const Operand& x, const Operand& y, int64_t b, int64_t h, int row,
-                             int rows) const {
+  __device__ void load_owned(const TileOperand& x, const TileOperand& y, int64_t b, int64_t h,
+                             int row, int rows) const {
     copy_tile<T, kWidth, kOwned>(owned, x.at<T>(b, h), x, row, rows);
     copy_tile<T, kWidth, kOwned>(owned2, y.at<T>(b, h), y, row, rows);
     commit_copies();
@@ -565,7 +567,7 @@ struct BackwardTiles {
 };
 
 template <int kTiles>
-__device__ __forceinline__ void through_cap(const Call& p, float (&s)[kTiles][4],
+__device__ __forceinline__ void through_cap(const TileCall& p, float (&s)[kTiles][4],
                                             const float (&slope)[kTiles][4]) {
   if (!(p.softcap > 0)) return;
 #pragma unroll
@@ -575,7 +577,7 @@ __device__ __forceinline__ void through_cap(const Call& p, float (&s)[kTiles][4]
   }
 }
 
-__device__ __forceinline__ philox::Stream stream_of_draw(const Call& p) {
+__device__ __forceinline__ philox::Stream stream_of_draw(const TileCall& p) {
   philox::Stream random = p.random;
   if (p.drops) {
     random.seed = static_cast<uint64_t>(p.draw[0]);
@@ -586,7 +588,7 @@ __device__ __forceinline__ philox::Stream stream_of_draw(const Call& p) {
 
 // One block per 64 queries of a head.
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kThreads, 2) query_gradient(const __grid_constant__ Call p) {
+__global__ void __launch_bounds__(kThreads, 2) query_gradient(const __grid_constant__ TileCall p) {
   using Tiles = BackwardTiles<T, kWidth>;
   constexpr int kRows = kBackwardStreamed;
   const Tiles tiles;
@@ -626,7 +628,7 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradient(const __grid_const
 
 // One block per 64 keys of a key head. It adds up the query heads of the group in order.
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kThreads, 2) key_gradient(const __grid_constant__ Call p) {
+__global__ void __launch_bounds__(kThreads, 2) key_gradient(const __grid_constant__ TileCall p) {
   using Tiles = BackwardTiles<T, kWidth>;
   constexpr int kRows = kBackwardStreamed;
   const Tiles tiles;
@@ -681,7 +683,7 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradient(const __grid_constan
 // The gradient of an added mask. One block per tile of 64 x 32 elements of the mask. It adds up all
 // scores to which the tile is broadcast, in order; a dimension of size 1 is one row or column.
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kThreads, 2) mask_gradient(const __grid_constant__ Call p) {
+__global__ void __launch_bounds__(kThreads, 2) mask_gradient(const __grid_constant__ TileCall p) {
   using Tiles = BackwardTiles<T, kWidth>;
   constexpr int kRows = kBackwardStreamed, kTiles = kRows / 8;
   const Tiles tiles;

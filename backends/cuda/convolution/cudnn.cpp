@@ -31,7 +31,7 @@ bool run(mt_ctx& ctx, const Convolution& call, bool channels_last) {
   std::array<int64_t, 3> alignment;
   for (size_t i = 0; i < 3; ++i) alignment[i] = alignment_of(operands.data[i]);
   const ConvolutionKey key = key_of(ctx, call, channels_last, alignment);
-  const Plan* plan = known_plan(ctx, key);
+  const ConvolutionPlan* plan = known_plan(ctx, key);
   if (plan != nullptr && !plan->exists()) return false;
   input.copy_in();
   weight.copy_in();

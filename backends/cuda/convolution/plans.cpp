@@ -47,7 +47,7 @@ bool acceptable(const Descriptor& config, cudnnDataType_t type) {
 
 // Adds usable plans of the library in its order, which is deterministic, until there are `most`.
 void add_proposals(cudnnHandle_t handle, const Descriptor& graph, cudnnDataType_t type, size_t most,
-                   std::vector<Plan>& plans) {
+                   std::vector<ConvolutionPlan>& plans) {
   for (const cudnnBackendHeurMode_t mode :
        {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
     for (const Descriptor& config : proposed_engines(graph, mode)) {
@@ -81,15 +81,15 @@ std::optional<size_t> known_best(const ConvolutionKey& key, std::optional<size_t
 }
 
 // `operands` are set, except for `workspace`.
-Plan make_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call,
-               const ConvolutionKey& key, std::span<const OwnKernel* const> own,
-               const std::optional<Descriptor>& graph, Operands operands) {
+ConvolutionPlan make_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call,
+                          const ConvolutionKey& key, std::span<const OwnKernel* const> own,
+                          const std::optional<Descriptor>& graph, Operands operands) {
   const cudnnDataType_t type = cudnn_type_of(call.result().dtype());
   const size_t rank = static_cast<size_t>(call.rank);
   const bool timed = rank == 0 && timing_allowed() && is_large(call);
   std::optional<size_t> best = timed ? known_best(key, std::nullopt) : rank;
   const bool can_be_timed = timed && !best && !is_captured(ctx);
-  std::vector<Plan> plans;
+  std::vector<ConvolutionPlan> plans;
   for (const OwnKernel* kernel : own) {
     plans.push_back({kernel, std::nullopt, kernel->workspace(ctx, call)});
   }
@@ -97,7 +97,7 @@ Plan make_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call,
   if (graph) add_proposals(handle, *graph, type, most, plans);
   if (can_be_timed && plans.size() > 1) {
     int64_t workspace = 0;
-    for (const Plan& plan : plans) workspace = std::max(workspace, plan.workspace);
+    for (const ConvolutionPlan& plan : plans) workspace = std::max(workspace, plan.workspace);
     operands.workspace =
         workspace == 0 ? nullptr : scratch_bytes(ctx, static_cast<size_t>(workspace));
     best = known_best(key, fastest(ctx, plans.size(), [&](size_t i) {
@@ -106,20 +106,20 @@ Plan make_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call,
   }
   const size_t chosen = best.value_or(0);
   if (chosen >= plans.size()) return {};
-  Plan plan = std::move(plans[chosen]);
+  ConvolutionPlan plan = std::move(plans[chosen]);
   plan.final = !timed || best || can_be_timed;
   return plan;
 }
 
-std::unordered_map<ConvolutionKey, Plan, PlanKeyHash>& plans() {
-  thread_local std::unordered_map<ConvolutionKey, Plan, PlanKeyHash> own;
+std::unordered_map<ConvolutionKey, ConvolutionPlan, PlanKeyHash>& plans() {
+  thread_local std::unordered_map<ConvolutionKey, ConvolutionPlan, PlanKeyHash> own;
   return own;
 }
 
 }  // namespace
 
-bool Plan::run(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call,
-               const Operands& operands) const {
+bool ConvolutionPlan::run(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call,
+                          const Operands& operands) const {
   if (own != nullptr) return own->run(ctx, call, operands.data, operands.workspace);
   return operands.run(handle, *plan);
 }
@@ -161,18 +161,18 @@ bool is_large(const Convolution& call) {
   return terms >= int64_t{1} << 24;
 }
 
-const Plan* known_plan(const mt_ctx& ctx, const ConvolutionKey& key) {
+const ConvolutionPlan* known_plan(const mt_ctx& ctx, const ConvolutionKey& key) {
   const auto found = plans().find(key);
   const bool known = found != plans().end() && (found->second.final || is_captured(ctx));
   return known ? &found->second : nullptr;
 }
 
-const Plan& choose_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call,
-                        const ConvolutionKey& key, const Operands& operands,
-                        std::span<const OwnKernel* const> own,
-                        const std::function<std::optional<Descriptor>()>& graph) {
+const ConvolutionPlan& choose_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call,
+                                   const ConvolutionKey& key, const Operands& operands,
+                                   std::span<const OwnKernel* const> own,
+                                   const std::function<std::optional<Descriptor>()>& graph) {
   std::optional<Descriptor> made;
-  Plan plan;
+  ConvolutionPlan plan;
   try {
     made = graph();
     if (made || !own.empty()) plan = make_plan(ctx, handle, call, key, own, made, operands);

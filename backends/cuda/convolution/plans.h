@@ -16,7 +16,7 @@
 
 namespace mytorch::cuda {
 
-struct Plan {
+struct ConvolutionPlan {
   const OwnKernel* own = nullptr;
   std::optional<Descriptor> plan;  // of the library, or absent
   int64_t workspace = 0;           // bytes
@@ -39,12 +39,12 @@ int64_t alignment_of(const void* data);
 bool is_large(const Convolution& call);
 
 // Returns this thread's plan, or NULL if none has been chosen.
-const Plan* known_plan(const mt_ctx& ctx, const ConvolutionKey& key);
+const ConvolutionPlan* known_plan(const mt_ctx& ctx, const ConvolutionKey& key);
 // Chooses and caches a plan. `operands` are set, except for `workspace`. `own` are the kernels of
 // ours that take the call; without timing, the first of them is chosen.
-const Plan& choose_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call,
-                        const ConvolutionKey& key, const Operands& operands,
-                        std::span<const OwnKernel* const> own,
-                        const std::function<std::optional<Descriptor>()>& graph);
+const ConvolutionPlan& choose_plan(mt_ctx& ctx, cudnnHandle_t handle, const Convolution& call,
+                                   const ConvolutionKey& key, const Operands& operands,
+                                   std::span<const OwnKernel* const> own,
+                                   const std::function<std::optional<Descriptor>()>& graph);
 
 }  // namespace mytorch::cuda

@@ -28,8 +28,8 @@ class Text {
         parts_(key.get(kParts)) {
     const auto add = [&](int32_t value, bool output, int number) {
       const uint8_t bits = key.get(kOperands + number);
-      Operand operand{static_cast<Kind>(bits >> 4), static_cast<Code>(bits & 15), value, output,
-                      (output ? "o" : "i") + std::to_string(operands_.size())};
+      FusedOperand operand{static_cast<Kind>(bits >> 4), static_cast<Code>(bits & 15), value,
+                           output, (output ? "o" : "i") + std::to_string(operands_.size())};
       operand.index = operand.kind == Kind::kNumber ? -1 : num_strided_++;
       operands_.push_back(operand);
     };
@@ -56,7 +56,7 @@ class Text {
   }
 
  private:
-  struct Operand {
+  struct FusedOperand {
     Kind kind;
     Code type;
     int32_t value;
@@ -86,7 +86,7 @@ class Text {
 
   void parameters() {
     add("struct P {");
-    for (const Operand& o : operands_) {
+    for (const FusedOperand& o : operands_) {
       if (o.kind == Kind::kNumber) {
         add("  Scalar<" + type(o.value) + "> " + o.name + ";");
       } else {
@@ -95,7 +95,7 @@ class Text {
     }
     add("  i64 n;");
     if (source_.rows) add("  i64 columns;");
-    for (const Operand& o : operands_) {
+    for (const FusedOperand& o : operands_) {
       if (is_table(o)) add("  i64 inner_" + o.name + ", along_" + o.name + ";");
     }
     for (size_t i = 0; i < source_.calls.size(); ++i) {
@@ -189,7 +189,7 @@ class Text {
     return "  " + w(at) + " = " + right + ";\n";
   }
 
-  bool is_table(const Operand& o) const { return !o.output && value(o.value).is_table(); }
+  bool is_table(const FusedOperand& o) const { return !o.output && value(o.value).is_table(); }
   // Returns the name of the Faults of a call.
   std::string faults(const FusedSource::Call& call) const {
     return "faults" + std::to_string(&call - source_.calls.data());
@@ -206,7 +206,7 @@ class Text {
       right = "bounded(p." + faults(call) + ", " + operand(0) + ", " + operand(1) + ", " +
               operand(2) + ")";
     } else {
-      const Operand& o = input_of(call.inputs[0]);
+      const FusedOperand& o = input_of(call.inputs[0]);
       const bool row = value(call.results[0]).row;
       right = loaded(o.type, "r_" + o.name + "[" + operand(1) + " * p.along_" + o.name +
                                  (row ? "" : " + here * p.inner_" + o.name) + "]");
@@ -248,7 +248,7 @@ class Text {
   void body() {
     std::string arguments = "const P& p";
     std::string values;
-    for (const Operand& o : operands_) {
+    for (const FusedOperand& o : operands_) {
       if (o.output) {
         arguments += ", " + type(o.value) + "& " + o.name;
       } else if (o.kind == Kind::kNumber) {
@@ -260,12 +260,12 @@ class Text {
     add("FN void body(" + arguments + ") {");
     text_ += values;
     for (const FusedSource::Call& call : source_.calls) text_ += statements(call);
-    for (const Operand& o : operands_) {
+    for (const FusedOperand& o : operands_) {
       if (o.output) add("  " + o.name + " = " + w(o.value) + ";");
     }
     add("}");
     begin(kFusedThreads);
-    for (const Operand& o : operands_) {
+    for (const FusedOperand& o : operands_) {
       if (!o.output && o.kind == Kind::kSingle) {
         add("  const " + type(o.value) + " x_" + o.name + " = " + loaded(o.type, "*p." + o.name) +
             ";");
@@ -285,7 +285,7 @@ class Text {
   template <class Element, class Result>
   std::string call(Element&& element, Result&& result) const {
     std::string text = "body(p";
-    for (const Operand& o : operands_) {
+    for (const FusedOperand& o : operands_) {
       if (o.output) {
         text += ", " + result(o);
       } else if (o.kind == Kind::kSingle) {
@@ -300,28 +300,28 @@ class Text {
   // Emits the computation of a run, with inputs in a_NAME and results stored at place(operand).
   template <class Place>
   void compute_run(const std::string& in, const std::string& part, Place&& place) {
-    for (const Operand& o : operands_) {
+    for (const FusedOperand& o : operands_) {
       if (o.output) add(in + type(o.value) + " y_" + o.name + "[V];");
     }
     add("#pragma unroll");
     add(in + "for (int k = 0; k < V; ++k) {");
     add(in + "  " +
         call(
-            [&](const Operand& o) {
+            [&](const FusedOperand& o) {
               return "a_" + o.name + part + (o.kind == Kind::kRepeated ? ".at[0]" : ".at[k]");
             },
-            [](const Operand& o) { return "y_" + o.name + "[k]"; }));
+            [](const FusedOperand& o) { return "y_" + o.name + "[k]"; }));
     add(in + "}");
-    for (const Operand& o : operands_) {
+    for (const FusedOperand& o : operands_) {
       if (o.output) add(in + "store<V>(p." + o.name + " + " + place(o) + ", y_" + o.name + ");");
     }
   }
   // Returns "Pack<f32, V> a_i0".
-  std::string pack(const Operand& o) const {
+  std::string pack(const FusedOperand& o) const {
     return std::string("Pack<") + type_name(o.type) +
            (o.kind == Kind::kRepeated ? ", 1> a_" : ", V> a_") + o.name;
   }
-  bool is_loaded(const Operand& o) const {
+  bool is_loaded(const FusedOperand& o) const {
     return !o.output && o.kind != Kind::kNumber && o.kind != Kind::kSingle;
   }
 
@@ -331,12 +331,12 @@ class Text {
     add("  if (tile + T * V * U > p.n) {");
     add("#pragma unroll 1");
     add("    for (i64 i = tile + threadIdx.x; i < p.n; i += T) {");
-    for (const Operand& o : operands_) {
+    for (const FusedOperand& o : operands_) {
       if (o.output) add("      " + type(o.value) + " y_" + o.name + ";");
     }
-    add("      " + call([](const Operand& o) { return "p." + o.name + "[i]"; },
-                        [](const Operand& o) { return "y_" + o.name; }));
-    for (const Operand& o : operands_) {
+    add("      " + call([](const FusedOperand& o) { return "p." + o.name + "[i]"; },
+                        [](const FusedOperand& o) { return "y_" + o.name; }));
+    for (const FusedOperand& o : operands_) {
       if (o.output) {
         add("      p." + o.name + "[i] = convert<" + type_name(o.type) + ">(y_" + o.name + ");");
       }
@@ -345,12 +345,12 @@ class Text {
     add("    return;");
     add("  }");
     add("  const i64 at = tile + threadIdx.x * V;");
-    for (const Operand& o : operands_) {
+    for (const FusedOperand& o : operands_) {
       if (is_loaded(o)) add("  " + pack(o) + "[U];");
     }
     add("#pragma unroll");
     add("  for (int u = 0; u < U; ++u) {");
-    for (const Operand& o : operands_) {
+    for (const FusedOperand& o : operands_) {
       if (is_loaded(o)) {
         add("    a_" + o.name + "[u] = load<V>(p." + o.name + " + at + u * (T * V));");
       }
@@ -358,7 +358,7 @@ class Text {
     add("  }");
     add("#pragma unroll");
     add("  for (int u = 0; u < U; ++u) {");
-    compute_run("    ", "[u]", [](const Operand&) { return std::string("at + u * (T * V)"); });
+    compute_run("    ", "[u]", [](const FusedOperand&) { return std::string("at + u * (T * V)"); });
     add("  }");
     add("}");
   }
@@ -368,8 +368,8 @@ class Text {
     add("  if (i >= p.n) return;");
     add("  i64 at[" + std::to_string(num_strided_) + "];");
     add("  offsets(p.loop, i, at);");
-    const auto place = [](const Operand& o) { return "at[" + std::to_string(o.index) + "]"; };
-    for (const Operand& o : operands_) {
+    const auto place = [](const FusedOperand& o) { return "at[" + std::to_string(o.index) + "]"; };
+    for (const FusedOperand& o : operands_) {
       if (!is_loaded(o)) continue;
       add("  const " + pack(o) + " = load<" + (o.kind == Kind::kRepeated ? "1" : "V") + ">(p." +
           o.name + " + " + place(o) + ");");
@@ -380,9 +380,9 @@ class Text {
 
   // ---- rows
 
-  const Operand& input_of(int32_t value) const {
+  const FusedOperand& input_of(int32_t value) const {
     return *std::find_if(operands_.begin(), operands_.end(),
-                         [&](const Operand& o) { return !o.output && o.value == value; });
+                         [&](const FusedOperand& o) { return !o.output && o.value == value; });
   }
 
   // Emits a loop over the thread's runs of a row, with the calls of a phase for each element, then
@@ -401,7 +401,7 @@ class Text {
       add("  for (i64 at = lane * V; at < p.columns; at += T * V) {");
     }
     for (const int32_t v : phase.inputs) {
-      const Operand& o = input_of(v);
+      const FusedOperand& o = input_of(v);
       if (!stays_[static_cast<size_t>(v)]) {
         add("    const " + pack(o) + " = load<V>(r_" + o.name + " + at);");
       }
@@ -411,7 +411,7 @@ class Text {
     add("    for (int k = 0; k < V; ++k) {");
     if (source_.places) add("const i64 here = at + k;");
     for (const int32_t v : phase.inputs) {
-      const Operand& o = input_of(v);
+      const FusedOperand& o = input_of(v);
       const std::string part = stays_[static_cast<size_t>(v)] ? "[u]" : "";
       add("const " + type(v) + " " + w(v) + " = " +
           loaded(o.type, "a_" + o.name + part + ".at[k]") + ";");
@@ -559,7 +559,7 @@ FN void join_row(S& s) {
     add("  if (row >= p.n) return;");
     add("  i64 begin_of[" + std::to_string(num_strided_) + "];");
     add("  offsets(p.loop, row, begin_of);");
-    for (const Operand& o : operands_) {
+    for (const FusedOperand& o : operands_) {
       if (o.kind == Kind::kNumber) {
         add("  const " + type(o.value) + " " + w(o.value) + " = p." + o.name + ".value;");
         continue;
@@ -586,7 +586,7 @@ FN void join_row(S& s) {
       add("    if (at >= p.columns) break;");
       for (size_t v = 0; v < stays_.size(); ++v) {
         if (!stays_[v]) continue;
-        const Operand& o = input_of(static_cast<int32_t>(v));
+        const FusedOperand& o = input_of(static_cast<int32_t>(v));
         add("    a_" + o.name + "[u] = load<V>(r_" + o.name + " + at);");
       }
       add("  }");
@@ -597,7 +597,7 @@ FN void join_row(S& s) {
       row_calls(phase + 1);
     }
     std::string before, last, after;
-    for (const Operand& o : operands_) {
+    for (const FusedOperand& o : operands_) {
       if (!o.output || !o.elements()) continue;
       before += type(o.value) + " y_" + o.name + "[V];\n";
       last += "y_" + o.name + "[k] = " + w(o.value) + ";\n";
@@ -608,7 +608,7 @@ FN void join_row(S& s) {
     // After a reduction they have.
     if (source_.phases == 0) add("  if constexpr (T > 32) __syncthreads(); else __syncwarp();");
     add("  if (lane == 0) {");
-    for (const Operand& o : operands_) {
+    for (const FusedOperand& o : operands_) {
       if (o.output && !o.elements()) {
         add("    *r_" + o.name + " = convert<" + type_name(o.type) + ">(" + w(o.value) + ");");
       }
@@ -623,7 +623,7 @@ FN void join_row(S& s) {
   const int dims_;
   const int threads_;
   const int parts_;
-  std::vector<Operand> operands_;
+  std::vector<FusedOperand> operands_;
   int num_strided_ = 0;
   std::vector<FusedSource::Phase> phases_;
   std::vector<bool> stays_;  // of the inputs: whether their elements stay in registers

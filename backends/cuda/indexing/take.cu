@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kTakeThreads)
   }
 }
 
-struct Call {
+struct TakeCall {
   TensorView out, index, from;
   const int64_t* index_strides;  // one for each dimension of the output
   const int64_t* fixed;          // of `from`; 0 along the indexed dimension
@@ -101,7 +101,8 @@ struct Call {
 bool divides(int64_t bytes, int64_t x) { return x % bytes == 0; }
 
 template <class T>
-void start(mt_ctx& ctx, const Call& call, Strided<3> loop, int64_t joined, const Faults& faults) {
+void start(mt_ctx& ctx, const TakeCall& call, Strided<3> loop, int64_t joined,
+           const Faults& faults) {
   int64_t along = call.along;
   if (joined > 1) {
     loop.size[0] /= joined;
@@ -122,7 +123,7 @@ void start(mt_ctx& ctx, const Call& call, Strided<3> loop, int64_t joined, const
 }
 
 // Takes runs of elements, if the operands consist of them. Returns false otherwise.
-bool start_runs(mt_ctx& ctx, const Call& call, Strided<3> loop, const Faults& faults) {
+bool start_runs(mt_ctx& ctx, const TakeCall& call, Strided<3> loop, const Faults& faults) {
   const int64_t size = call.out.itemsize();
   const auto fits = [&](int k, int64_t itemsize, const void* data) {
     bool whole = loop.stride[0][k] == 1 && divides(std::min<int64_t>(16, kTogether * itemsize),
@@ -150,7 +151,7 @@ bool start_runs(mt_ctx& ctx, const Call& call, Strided<3> loop, const Faults& fa
   return true;
 }
 
-void run(mt_ctx& ctx, const Call& call, const Faults& faults) {
+void run(mt_ctx& ctx, const TakeCall& call, const Faults& faults) {
   if (call.out.numel() == 0) return;
   const Strided<3> loop(sdk::StridedLoop<3>(
       call.out.shape(), {call.out.get()->dl.strides, call.index_strides, call.fixed}));

@@ -71,16 +71,16 @@ std::optional<Layout> layout_of(const Matrix& x, int64_t rows, int64_t cols) {
 }
 
 // A matrix as a 3-dim operand.
-struct Operand {
+struct LtOperand {
   int64_t shape[3], strides[3];
   mt_tensor tensor{};
 
-  Operand(const mt_ctx& ctx, mt_dtype dtype, const Matrix& x, int64_t batch, int64_t rows,
-          int64_t cols)
+  LtOperand(const mt_ctx& ctx, mt_dtype dtype, const Matrix& x, int64_t batch, int64_t rows,
+            int64_t cols)
       : shape{batch, rows, cols}, strides{x.batch, x.row, x.col} {
     tensor.dl = {const_cast<void*>(x.data), ctx.device, 3, dtype, shape, strides, 0};
   }
-  Operand(const Operand&) = delete;
+  LtOperand(const LtOperand&) = delete;
   TensorView view() const { return &tensor; }
 };
 
@@ -88,7 +88,7 @@ struct Operand {
 Matrix copied(mt_ctx& ctx, mt_dtype dtype, const Matrix& x, int64_t batch, int64_t rows,
               int64_t cols) {
   const bool one = x.batch == 0;
-  const Operand from(ctx, dtype, x, one ? 1 : batch, rows, cols);
+  const LtOperand from(ctx, dtype, x, one ? 1 : batch, rows, cols);
   const ContiguousScratch to(ctx, from.view(), dtype);
   move(ctx, from.view(), to.view());
   return {to.view().raw(), cols, 1, one ? 0 : rows * cols};
@@ -111,16 +111,16 @@ Product flipped(const Product& p) {
 // Everything on which a proposal may depend.
 using Key = PlanKey<18>;
 
-struct Plan {
+struct LtPlan {
   cublasLtMatmulDesc_t product = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr, d = nullptr;
   cublasLtMatmulAlgo_t algo{};
   size_t workspace = 0;
   int proposals = 0;  // 0: no algorithm
 
-  Plan() = default;
-  Plan(const Plan&) = delete;
-  ~Plan() {
+  LtPlan() = default;
+  LtPlan(const LtPlan&) = delete;
+  ~LtPlan() {
     if (product != nullptr) cublasLtMatmulDescDestroy(product);
     for (cublasLtMatrixLayout_t layout : {a, b, c, d}) {
       if (layout != nullptr) cublasLtMatrixLayoutDestroy(layout);
@@ -166,7 +166,7 @@ Types types_of(mt_dtype dtype) {
 }
 
 // The product in the library's terms: its first factor is b, its second a.
-struct Call {
+struct LtCall {
   Product p;
   Layout a, b;
   int64_t c_leading, self_leading;
@@ -181,7 +181,7 @@ struct Call {
   }
 };
 
-Key key_of(const mt_ctx& ctx, const Call& call) {
+Key key_of(const mt_ctx& ctx, const LtCall& call) {
   const Product& p = call.p;
   return {{static_cast<int64_t>(sdk::dtype_key(p.dtype)) << 16 | ctx.device.index, p.m, p.n, p.k,
            p.batch, call.a.leading, call.b.leading, call.c_leading, call.self_leading, p.a.batch,
@@ -206,7 +206,7 @@ void make_layout(cublasLtMatrixLayout_t* layout, cudaDataType_t type, int64_t ro
 
 constexpr size_t kMostTimed = 24;  // proposals per product
 
-void describe(const Call& call, Plan& plan) {
+void describe(const LtCall& call, LtPlan& plan) {
   const Product& p = call.p;
   const Types types = types_of(p.dtype);
   LT(cublasLtMatmulDescCreate(&plan.product, types.compute, types.scale));
@@ -229,7 +229,7 @@ void* workspace_of(mt_ctx& ctx, size_t bytes) {
   return reinterpret_cast<void*>((address + kAligned - 1) / kAligned * kAligned);
 }
 
-cublasStatus_t queue(const mt_ctx& ctx, const Call& call, const Plan& plan, void* workspace) {
+cublasStatus_t queue(const mt_ctx& ctx, const LtCall& call, const LtPlan& plan, void* workspace) {
   const Product& p = call.p;
   const bool wide = p.dtype.bits == 64;
   const double alpha = sdk::to<double>(p.alpha),
@@ -243,7 +243,7 @@ cublasStatus_t queue(const mt_ctx& ctx, const Call& call, const Plan& plan, void
                         workspace, plan.workspace, stream_of(ctx));
 }
 
-void make_plan(mt_ctx& ctx, const Call& call, Plan& plan) {
+void make_plan(mt_ctx& ctx, const LtCall& call, LtPlan& plan) {
   const Product& p = call.p;
   const Types types = types_of(p.dtype);
   describe(call, plan);
@@ -313,12 +313,12 @@ void make_plan(mt_ctx& ctx, const Call& call, Plan& plan) {
 // Shapes recur. If a program keeps creating new ones, all plans are dropped at once.
 constexpr size_t kMostPlans = 2048;
 
-Plan& plan_of(mt_ctx& ctx, const Call& call) {
-  thread_local std::unordered_map<Key, Plan, PlanKeyHash> plans;
+LtPlan& plan_of(mt_ctx& ctx, const LtCall& call) {
+  thread_local std::unordered_map<Key, LtPlan, PlanKeyHash> plans;
   const Key key = key_of(ctx, call);
   if (const auto found = plans.find(key); found != plans.end()) return found->second;
   if (plans.size() >= kMostPlans) plans.clear();
-  Plan& plan = plans[key];
+  LtPlan& plan = plans[key];
   try {
     make_plan(ctx, call, plan);
   } catch (...) {
@@ -328,10 +328,10 @@ Plan& plan_of(mt_ctx& ctx, const Call& call) {
   return plan;
 }
 
-bool run(mt_ctx& ctx, const Call& call) {
+bool run(mt_ctx& ctx, const LtCall& call) {
   const Product& p = call.p;
   use_device(ctx);
-  Plan& plan = plan_of(ctx, call);
+  LtPlan& plan = plan_of(ctx, call);
   if (plan.proposals == 0) return false;
   if (call.bias != nullptr) set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias);
   if (p.before != nullptr) {
@@ -349,7 +349,7 @@ bool is_number(const mt_scalar& scalar, double value) { return sdk::to<double>(s
 
 bool multiply_lt(mt_ctx& ctx, const Product& given) {
   if (given.batch > INT32_MAX) return false;
-  Call call{given, {}, {}, 0, 0, nullptr};
+  LtCall call{given, {}, {}, 0, 0, nullptr};
   Product& p = call.p;
   std::optional<Layout> c = layout_of(p.c, p.m, p.n);
   if (p.gelu && (!c || c->transposed || p.batch != 1 || p.n % 8 != 0)) return false;
@@ -362,7 +362,7 @@ bool multiply_lt(mt_ctx& ctx, const Product& given) {
   if (p.wide && !direct) return false;
   const Matrix out = p.c;
   if (!direct) {
-    const Operand like(ctx, p.dtype, {nullptr, p.n, 1, p.m * p.n}, p.batch, p.m, p.n);
+    const LtOperand like(ctx, p.dtype, {nullptr, p.n, 1, p.m * p.n}, p.batch, p.m, p.n);
     const ContiguousScratch product(ctx, like.view(), p.dtype);
     p.c = {product.view().raw(), p.n, 1, p.m * p.n};
     c = Layout{false, p.n};
@@ -384,8 +384,8 @@ bool multiply_lt(mt_ctx& ctx, const Product& given) {
     } else if (p.wide) {
       return false;
     } else {
-      const Operand from(ctx, p.dtype, p.self, p.batch, p.m, p.n);
-      const Operand to(ctx, p.dtype, p.c, p.batch, p.m, p.n);
+      const LtOperand from(ctx, p.dtype, p.self, p.batch, p.m, p.n);
+      const LtOperand to(ctx, p.dtype, p.c, p.batch, p.m, p.n);
       move(ctx, from.view(), to.view());
       p.self = p.c;
       call.self_leading = call.c_leading;
@@ -400,8 +400,8 @@ bool multiply_lt(mt_ctx& ctx, const Product& given) {
   call.b = factor(p.b, p.k, p.n);
   if (!run(ctx, call)) return false;
   if (!direct) {
-    const Operand from(ctx, p.dtype, p.c, p.batch, p.m, p.n);
-    const Operand to(ctx, p.dtype, out, p.batch, p.m, p.n);
+    const LtOperand from(ctx, p.dtype, p.c, p.batch, p.m, p.n);
+    const LtOperand to(ctx, p.dtype, out, p.batch, p.m, p.n);
     move(ctx, from.view(), to.view());
   }
   return true;

@@ -9,7 +9,7 @@ namespace {
 
 using namespace pointwise_key;
 
-struct Operand {
+struct PointwiseOperand {
   Kind kind;
   Code type;
   const Program::Argument* argument;
@@ -39,12 +39,12 @@ class Text {
     int byte = kOperands;
     const auto add = [&](const Program::Argument& argument, bool output, size_t i) {
       const uint8_t bits = any_ ? operand_key(Kind::kElements, 0) : key.get(byte++);
-      Operand operand{static_cast<Kind>(bits >> 4),
-                      static_cast<Code>(bits & 15),
-                      &argument,
-                      output,
-                      (output ? "o" : "i") + std::to_string(i),
-                      value_name(argument.type, compute_)};
+      PointwiseOperand operand{static_cast<Kind>(bits >> 4),
+                               static_cast<Code>(bits & 15),
+                               &argument,
+                               output,
+                               (output ? "o" : "i") + std::to_string(i),
+                               value_name(argument.type, compute_)};
       if (operand.in_memory()) operand.index = num_strided_++;
       if (output && operand.kind != Kind::kAbsent) roots.push_back(argument.node);
       operands_.push_back(std::move(operand));
@@ -75,7 +75,7 @@ class Text {
 
   void parameters() {
     add("struct P {");
-    for (const Operand& o : operands_) {
+    for (const PointwiseOperand& o : operands_) {
       if (o.output || o.kind == Kind::kAbsent) continue;
       if (any_) {
         add("  u64 " + o.name + ";");
@@ -89,7 +89,7 @@ class Text {
       add("  Scalar<" + std::string(value_name(s.type, compute_)) + "> s" + std::to_string(s.node) +
           ";");
     }
-    for (const Operand& o : operands_) {
+    for (const PointwiseOperand& o : operands_) {
       if (o.output && o.kind != Kind::kAbsent) {
         add((any_ ? std::string("  u64 ") : "  " + std::string(type_name(o.type)) + "* ") + o.name +
             ";");
@@ -114,7 +114,7 @@ class Text {
   void body() {
     std::string arguments = "const P& p";
     std::string values;
-    for (const Operand& o : operands_) {
+    for (const PointwiseOperand& o : operands_) {
       const std::string node = std::to_string(o.argument->node);
       if (o.output) {
         if (o.kind != Kind::kAbsent) arguments += ", " + o.value + "& " + o.name;
@@ -137,7 +137,7 @@ class Text {
     }
     add("FN void body(" + arguments + ") {");
     text_ += values + program_.text(needed_, compute_);
-    for (const Operand& o : operands_) {
+    for (const PointwiseOperand& o : operands_) {
       if (o.output && o.kind != Kind::kAbsent) {
         add("  " + o.name + " = v" + std::to_string(o.argument->node) + ";");
       }
@@ -154,18 +154,18 @@ class Text {
     add("  begin();");
     add("  constexpr int T = " + std::to_string(kPointwiseThreads) +
         ", V = " + std::to_string(run_) + ", U = " + std::to_string(unroll_) + ";");
-    for (const Operand& o : operands_) {
+    for (const PointwiseOperand& o : operands_) {
       if (o.kind == Kind::kSingle && is_read(o)) {
         add("  const " + o.value + " x_" + o.name + " = " + convert(o, "*p." + o.name) + ";");
       }
     }
   }
 
-  bool is_read(const Operand& o) const {
+  bool is_read(const PointwiseOperand& o) const {
     return !o.output && needed_[static_cast<size_t>(o.argument->node)] && o.kind != Kind::kAbsent &&
            o.kind != Kind::kNumber;
   }
-  std::string convert(const Operand& o, const std::string& element) const {
+  std::string convert(const PointwiseOperand& o, const std::string& element) const {
     if (any_) return element;
     if (o.argument->type == MT_TYPE_COMPUTE) {
       return "input<" + std::string(type_name(compute_)) + ">(" + element + ")";
@@ -177,7 +177,7 @@ class Text {
   template <class Element, class Result>
   std::string call(Element&& element, Result&& result) const {
     std::string text = "body(p";
-    for (const Operand& o : operands_) {
+    for (const PointwiseOperand& o : operands_) {
       if (o.output) {
         if (o.kind != Kind::kAbsent) text += ", " + result(o);
       } else if (is_read(o)) {
@@ -190,26 +190,26 @@ class Text {
   template <class Place>
   void compute_run(const char* indent, Place&& place) {
     const std::string in = indent;
-    for (const Operand& o : operands_) {
+    for (const PointwiseOperand& o : operands_) {
       if (o.output && o.kind != Kind::kAbsent) add(in + o.value + " y_" + o.name + "[V];");
     }
     add("#pragma unroll");
     add(in + "for (int k = 0; k < V; ++k) {");
     add(in + "  " +
         call(
-            [](const Operand& o) {
+            [](const PointwiseOperand& o) {
               return "a_" + o.name + (o.kind == Kind::kRepeated ? "[u].at[0]" : "[u].at[k]");
             },
-            [](const Operand& o) { return "y_" + o.name + "[k]"; }));
+            [](const PointwiseOperand& o) { return "y_" + o.name + "[k]"; }));
     add(in + "}");
-    for (const Operand& o : operands_) {
+    for (const PointwiseOperand& o : operands_) {
       if (o.output && o.kind != Kind::kAbsent) {
         add(in + "store<V>(p." + o.name + " + " + place(o) + ", y_" + o.name + ");");
       }
     }
   }
   void declare_runs() {
-    for (const Operand& o : operands_) {
+    for (const PointwiseOperand& o : operands_) {
       if (!is_read(o) || !o.in_memory()) continue;
       add("  Pack<" + std::string(type_name(o.type)) +
           (o.kind == Kind::kRepeated ? ", 1> a_" : ", V> a_") + o.name + "[U];");
@@ -221,12 +221,12 @@ class Text {
     add("  if (tile + T * V * U > p.n) {");
     add("#pragma unroll 1");
     add("    for (i64 i = tile + threadIdx.x; i < p.n; i += T) {");
-    for (const Operand& o : operands_) {
+    for (const PointwiseOperand& o : operands_) {
       if (o.output && o.kind != Kind::kAbsent) add("      " + o.value + " y_" + o.name + ";");
     }
-    add("      " + call([](const Operand& o) { return "p." + o.name + "[i]"; },
-                        [](const Operand& o) { return "y_" + o.name; }));
-    for (const Operand& o : operands_) {
+    add("      " + call([](const PointwiseOperand& o) { return "p." + o.name + "[i]"; },
+                        [](const PointwiseOperand& o) { return "y_" + o.name; }));
+    for (const PointwiseOperand& o : operands_) {
       if (!o.output || o.kind == Kind::kAbsent) continue;
       add("      p." + o.name + "[i] = convert<" + type_name(o.type) + ">(y_" + o.name + ");");
     }
@@ -237,7 +237,7 @@ class Text {
     declare_runs();
     add("#pragma unroll");
     add("  for (int u = 0; u < U; ++u) {");
-    for (const Operand& o : operands_) {
+    for (const PointwiseOperand& o : operands_) {
       if (is_read(o) && o.in_memory()) {
         add("    a_" + o.name + "[u] = load<V>(p." + o.name + " + at + u * (T * V));");
       }
@@ -245,7 +245,7 @@ class Text {
     add("  }");
     add("#pragma unroll");
     add("  for (int u = 0; u < U; ++u) {");
-    compute_run("    ", [](const Operand&) { return std::string("at + u * (T * V)"); });
+    compute_run("    ", [](const PointwiseOperand&) { return std::string("at + u * (T * V)"); });
     add("  }");
     add("}");
   }
@@ -258,7 +258,7 @@ class Text {
     add("  for (int u = 0; u < U; ++u) {");
     add("    if (first + u * T >= p.n) break;");
     add("    offsets(p.loop, first + u * T, at[u]);");
-    for (const Operand& o : operands_) {
+    for (const PointwiseOperand& o : operands_) {
       if (!is_read(o) || !o.in_memory()) continue;
       add("    a_" + o.name + "[u] = load<" + (o.kind == Kind::kRepeated ? "1" : "V") + ">(p." +
           o.name + " + at[u][" + std::to_string(o.index) + "]);");
@@ -267,14 +267,15 @@ class Text {
     add("#pragma unroll");
     add("  for (int u = 0; u < U; ++u) {");
     add("    if (first + u * T >= p.n) break;");
-    compute_run("    ", [](const Operand& o) { return "at[u][" + std::to_string(o.index) + "]"; });
+    compute_run("    ",
+                [](const PointwiseOperand& o) { return "at[u][" + std::to_string(o.index) + "]"; });
     add("  }");
     add("}");
   }
 
   // Operand types are run-time parameters.
   void any() {
-    const auto place = [](const Operand& o) {
+    const auto place = [](const PointwiseOperand& o) {
       const std::string k = std::to_string(o.index);
       return "(p." + o.name + ", p.types >> " + std::to_string(o.index * 4) + " & 15, at[" + k +
              "]";
@@ -283,17 +284,17 @@ class Text {
     add("  if (i >= p.n) return;");
     add("  i64 at[" + std::to_string(num_strided_) + "];");
     add("  offsets(p.loop, i, at);");
-    for (const Operand& o : operands_) {
+    for (const PointwiseOperand& o : operands_) {
       if (o.output) add("  " + o.value + " y_" + o.name + ";");
     }
     add("  " + call(
-                   [&](const Operand& o) {
+                   [&](const PointwiseOperand& o) {
                      const std::string type =
                          o.argument->type == MT_TYPE_COMPUTE ? type_name(compute_) : o.value;
                      return "any_input<" + type + ">" + place(o) + ")";
                    },
-                   [](const Operand& o) { return "y_" + o.name; }));
-    for (const Operand& o : operands_) {
+                   [](const PointwiseOperand& o) { return "y_" + o.name; }));
+    for (const PointwiseOperand& o : operands_) {
       if (o.output) add("  any_output" + place(o) + ", y_" + o.name + ");");
     }
     add("}");
@@ -302,15 +303,15 @@ class Text {
   // Tiles: transposed operands are read along their own contiguous dimension and transposed in
   // shared memory.
   void tiled() {
-    const auto number = [](const Operand& o) { return std::to_string(o.index); };
-    const auto place = [&](const Operand& o, const char* x, const char* y) {
+    const auto number = [](const PointwiseOperand& o) { return std::to_string(o.index); };
+    const auto place = [&](const PointwiseOperand& o, const char* x, const char* y) {
       return "p." + o.name + "[at[" + number(o) + "] + " + x + " * p.stride[" + number(o) +
              "][0] + " + y + " * p.stride[" + number(o) + "][1]]";
     };
     add("  constexpr int S = " + std::to_string(kTile) + ", W = " + std::to_string(kTileRows) +
         ", N = " + std::to_string(num_strided_) + ";");
     add("  const int lane = threadIdx.x, warp = threadIdx.y;");
-    for (const Operand& o : operands_) {
+    for (const PointwiseOperand& o : operands_) {
       if (o.kind == Kind::kTransposed && is_read(o)) {
         add("  __shared__ " + std::string(type_name(o.type)) + " t_" + o.name + "[S][S + 1];");
       }
@@ -318,7 +319,7 @@ class Text {
     add("  i64 at[N + 2];");
     add("  offsets(p.loop, blockIdx.x, at);");
     add("  const i64 width = p.size[0] - at[N], height = p.size[1] - at[N + 1];");
-    for (const Operand& o : operands_) {
+    for (const PointwiseOperand& o : operands_) {
       if (!is_read(o) || !o.in_memory()) continue;
       add("  " + std::string(type_name(o.type)) + " a_" + o.name + "[S / W];");
       add("#pragma unroll");
@@ -333,7 +334,7 @@ class Text {
       }
       add("  }");
     }
-    for (const Operand& o : operands_) {
+    for (const PointwiseOperand& o : operands_) {
       if (o.kind != Kind::kTransposed || !is_read(o)) continue;
       add("#pragma unroll");
       add("  for (int u = 0; u < S / W; ++u) t_" + o.name + "[warp + u * W][lane] = a_" + o.name +
@@ -344,16 +345,16 @@ class Text {
     add("  for (int u = 0; u < S / W; ++u) {");
     add("    const int row = warp + u * W;");
     add("    if (lane >= width || row >= height) break;");
-    for (const Operand& o : operands_) {
+    for (const PointwiseOperand& o : operands_) {
       if (o.output && o.kind != Kind::kAbsent) add("    " + o.value + " y_" + o.name + ";");
     }
     add("    " + call(
-                     [](const Operand& o) {
+                     [](const PointwiseOperand& o) {
                        return o.kind == Kind::kTransposed ? "t_" + o.name + "[lane][row]"
                                                           : "a_" + o.name + "[u]";
                      },
-                     [](const Operand& o) { return "y_" + o.name; }));
-    for (const Operand& o : operands_) {
+                     [](const PointwiseOperand& o) { return "y_" + o.name; }));
+    for (const PointwiseOperand& o : operands_) {
       if (!o.output || o.kind == Kind::kAbsent) continue;
       add("    " + place(o, "lane", "row") + " = convert<" + type_name(o.type) + ">(y_" + o.name +
           ");");
@@ -371,7 +372,7 @@ class Text {
   const int run_;
   const int dims_;
   const int unroll_;
-  std::vector<Operand> operands_;
+  std::vector<PointwiseOperand> operands_;
   std::vector<bool> needed_;
   int num_strided_ = 0;
   std::string text_;

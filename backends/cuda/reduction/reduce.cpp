@@ -44,7 +44,7 @@ class Variant {
   }
 
   void run(mt_ctx& ctx, const void* args) {
-    Call call(*this, ctx, args);
+    ReduceCall call(*this, ctx, args);
     if (!call.outputs.empty()) call.run();
   }
 
@@ -54,8 +54,8 @@ class Variant {
     Code type;
   };
 
-  struct Call {
-    Call(Variant& variant_, mt_ctx& ctx_, const void* args_)
+  struct ReduceCall {
+    ReduceCall(Variant& variant_, mt_ctx& ctx_, const void* args_)
         : variant(variant_),
           program(variant_.program_),
           ctx(ctx_),

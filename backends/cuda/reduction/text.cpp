@@ -86,7 +86,7 @@ class Text {
   }
 
  private:
-  struct Operand {
+  struct ReduceOperand {
     Kind kind;
     Code type;
     const Program::Argument* argument;
@@ -96,12 +96,12 @@ class Text {
   void add(const std::string& line) { text_ += line + "\n"; }
   std::string value(int32_t type) const { return value_name(type, compute_); }
   static std::string v(int32_t node) { return "v" + std::to_string(node); }
-  bool is_read(const Operand& o) const {
+  bool is_read(const ReduceOperand& o) const {
     return o.kind == Kind::kElements && steps_[static_cast<size_t>(o.argument->node)];
   }
   int num_strided() const {
     int n = 0;
-    for (const Operand& o : inputs_) n += o.kind == Kind::kElements ? 1 : 0;
+    for (const ReduceOperand& o : inputs_) n += o.kind == Kind::kElements ? 1 : 0;
     return n;
   }
   std::string strided(int operands, int dims, uint8_t wide) const {
@@ -111,7 +111,7 @@ class Text {
 
   void parameters() {
     add("struct P {");
-    for (const Operand& o : inputs_) {
+    for (const ReduceOperand& o : inputs_) {
       if (o.kind == Kind::kElements) {
         add("  const " + std::string(type_name(o.type)) + "* " + o.name + ";");
       } else if (o.kind == Kind::kNumber) {
@@ -121,7 +121,7 @@ class Text {
     for (const Program::Argument& s : program_.scalars) {
       add("  Scalar<" + value(s.type) + "> s" + std::to_string(s.node) + ";");
     }
-    for (const Operand& o : outputs_) {
+    for (const ReduceOperand& o : outputs_) {
       add("  " + std::string(type_name(o.type)) + "* " + o.name + ";");
     }
     for (size_t i = 0; i < program_.nodes.size(); ++i) {
@@ -155,12 +155,12 @@ class Text {
   void step() {
     const int32_t root = program_.step;
     std::string arguments = "const P& p";
-    for (const Operand& o : inputs_) {
+    for (const ReduceOperand& o : inputs_) {
       if (is_read(o)) arguments += ", const " + value(o.argument->type) + " " + v(o.argument->node);
     }
     add("FN " + value(program_.nodes[static_cast<size_t>(root)].type) + " step(" + arguments +
         ") {");
-    for (const Operand& o : inputs_) {
+    for (const ReduceOperand& o : inputs_) {
       if (is_read(o) || !steps_[static_cast<size_t>(o.argument->node)]) continue;
       add("  const " + value(o.argument->type) + " " + v(o.argument->node) + " = " +
           (o.kind == Kind::kNumber ? "p." + o.name + ".value" : std::string("0")) + ";");
@@ -174,7 +174,7 @@ class Text {
   // Emits the computation of the outputs from a state.
   void finish() {
     std::string arguments = "const P& p, const S& s";
-    for (const Operand& o : outputs_) {
+    for (const ReduceOperand& o : outputs_) {
       arguments += ", " + std::string(type_name(o.type)) + "* " + o.name;
     }
     add("FN void finish(" + arguments + ") {");
@@ -196,7 +196,7 @@ class Text {
       }
     }
     text_ += program_.text(ends_, compute_);
-    for (const Operand& o : outputs_) {
+    for (const ReduceOperand& o : outputs_) {
       add("  *" + o.name + " = convert<" + type_name(o.type) + ">(" + v(o.argument->node) + ");");
     }
     add("}");
@@ -205,7 +205,7 @@ class Text {
   // Emits the pushes of `u` runs, beginning at run r.
   void pushes(const std::string& u) {
     const bool rows = form_ == kRows;
-    for (const Operand& o : inputs_) {
+    for (const ReduceOperand& o : inputs_) {
       if (!is_read(o)) continue;
       add("      Pack<" + std::string(type_name(o.type)) + ", V> a_" + o.name + "[" + u + "];");
     }
@@ -215,7 +215,7 @@ class Text {
     add("        offsets(p.elements, r + u * threads, to);");
     const std::string load = (key_.get(kFlags) & kStreaming) != 0 ? "load_streaming" : "load";
     int index = 0;
-    for (const Operand& o : inputs_) {
+    for (const ReduceOperand& o : inputs_) {
       if (o.kind != Kind::kElements) continue;
       const std::string at = std::to_string(index++);
       if (is_read(o)) {
@@ -228,7 +228,7 @@ class Text {
     add("#pragma unroll");
     add("        for (int k = 0; k < V; ++k) {");
     std::string call = "step(p";
-    for (const Operand& o : inputs_) {
+    for (const ReduceOperand& o : inputs_) {
       if (!is_read(o)) continue;
       const std::string element = "a_" + o.name + "[u].at[k]";
       call += o.argument->type == MT_TYPE_COMPUTE
@@ -259,7 +259,7 @@ class Text {
     add("  if (live) {");
     add("    offsets(p.results, result, at);");
     int index = 0;
-    for (const Operand& o : inputs_) {
+    for (const ReduceOperand& o : inputs_) {
       if (o.kind != Kind::kElements) continue;
       const std::string number = std::to_string(index++);
       if (!is_read(o)) continue;
@@ -325,8 +325,8 @@ class Text {
   const Code compute_;
   const uint8_t form_;
   const bool split_;
-  std::vector<Operand> inputs_;
-  std::vector<Operand> outputs_;
+  std::vector<ReduceOperand> inputs_;
+  std::vector<ReduceOperand> outputs_;
   std::vector<bool> steps_;
   std::vector<bool> ends_;
   std::string text_;

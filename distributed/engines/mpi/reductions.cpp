@@ -38,9 +38,9 @@ bool overlap(const void* a, int64_t bytes, const void* b, int64_t other) {
 }
 
 // The operand of a reduction: `send`, or scaled elements in a buffer.
-class Operand {
+class ReductionOperand {
  public:
-  Operand(const void* send, int64_t count, mt_dtype dtype, const mt_reduction& reduction)
+  ReductionOperand(const void* send, int64_t count, mt_dtype dtype, const mt_reduction& reduction)
       : data_(send) {
     sdk::check_reduction(dtype, reduction);
     if (reduction.scale == 1) return;
@@ -94,9 +94,9 @@ int in_parts(int64_t count, const Reduce& reduce) {
 
 int reduce_part(mt_group* group, const void* send, void* recv, int64_t count, mt_dtype dtype,
                 const mt_reduction* reduction, int32_t root, const mt_comm_call* call) {
-  std::unique_ptr<Operand> operand;
+  std::unique_ptr<ReductionOperand> operand;
   const int status = run(group, call, "MPI_Ireduce", [&](Communicator& self, MPI_Request* request) {
-    operand = std::make_unique<Operand>(send, count, dtype, *reduction);
+    operand = std::make_unique<ReductionOperand>(send, count, dtype, *reduction);
     const bool receives = self.rank == root;
     return MPI_Ireduce(receives ? in_place(operand->data(), recv) : operand->data(),
                        receives ? recv : nullptr, int_of(count), mpi_type(dtype),
@@ -212,12 +212,12 @@ int mpi_reduce_scatter_v(void*, mt_group* group, const void* send, void* recv,
     return MT_OK;
   }
   std::vector<int> sizes;
-  std::unique_ptr<Operand> operand;
+  std::unique_ptr<ReductionOperand> operand;
   std::unique_ptr<Buffer> apart;
   const int status =
       run(group, call, "MPI_Ireduce_scatter", [&](Communicator&, MPI_Request* request) {
         for (int32_t rank = 0; rank < self.ranks; ++rank) sizes.push_back(int_of(counts[rank]));
-        operand = std::make_unique<Operand>(send, all, dtype, *reduction);
+        operand = std::make_unique<ReductionOperand>(send, all, dtype, *reduction);
         const int64_t width = sdk::itemsize(dtype);
         void* to = recv;
         if (overlap(operand->data(), all * width, recv, mine * width)) {
