@@ -1,13 +1,13 @@
-// The families of kernels: each file of kernels defines the register_NAME of its family.
+// The files of kernels, each of which defines register_NAME.
 #pragma once
 
 #include "mytorch/backend.h"
 #include "mytorch/backend/registry.h"
 
-#define MYTORCH_FFTW_FAMILIES(FAMILY) FAMILY(transforms)
+#define MYTORCH_FFTW_FILES(FILE) FILE(transforms)
 
 namespace mytorch::fftw {
 
-MYTORCH_KERNEL_FAMILIES(MYTORCH_FFTW_FAMILIES)
+MYTORCH_KERNEL_FILES(MYTORCH_FFTW_FILES)
 
 }  // namespace mytorch::fftw

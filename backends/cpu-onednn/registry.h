@@ -1,22 +1,22 @@
-// The families of kernels: each file of kernels defines the register_NAME of its family.
+// The files of kernels, each of which defines register_NAME.
 #pragma once
 
 #include "mytorch/backend.h"
 #include "mytorch/backend/registry.h"
 
-#define MYTORCH_ONEDNN_FAMILIES(FAMILY) \
-  FAMILY(matrix)                        \
-  FAMILY(linear)                        \
-  FAMILY(convolution)                   \
-  FAMILY(batch_norm)                    \
-  FAMILY(layer_norm)                    \
-  FAMILY(pooling)                       \
-  FAMILY(gelu)                          \
-  FAMILY(copy)
+#define MYTORCH_ONEDNN_FILES(FILE) \
+  FILE(matrix)                     \
+  FILE(linear)                     \
+  FILE(convolution)                \
+  FILE(batch_norm)                 \
+  FILE(layer_norm)                 \
+  FILE(pooling)                    \
+  FILE(gelu)                       \
+  FILE(copy)
 
 namespace mytorch::onednn {
 
-MYTORCH_KERNEL_FAMILIES(MYTORCH_ONEDNN_FAMILIES)
+MYTORCH_KERNEL_FILES(MYTORCH_ONEDNN_FILES)
 
 // Priorities before and after the kernels of cpu-openmp, whose priority is 0. Kernels are first for
 // calls in which oneDNN was measured to be faster; otherwise a pin or a measured choice takes them.

@@ -1,38 +1,38 @@
-// The families of kernels: each file of kernels defines the register_NAME of its family.
+// The files of kernels, each of which defines register_NAME.
 #pragma once
 
 #include "mytorch/backend/registry.h"
 
-#define MYTORCH_CPU_FAMILIES(FAMILY) \
-  FAMILY(pointwise)                  \
-  FAMILY(gamma)                      \
-  FAMILY(reduce)                     \
-  FAMILY(copy)                       \
-  FAMILY(fill)                       \
-  FAMILY(creation)                   \
-  FAMILY(random)                     \
-  FAMILY(scan)                       \
-  FAMILY(sorting)                    \
-  FAMILY(search)                     \
-  FAMILY(cat)                        \
-  FAMILY(scatter)                    \
-  FAMILY(gather)                     \
-  FAMILY(embedding)                  \
-  FAMILY(rotary)                     \
-  FAMILY(steps)                      \
-  FAMILY(pooling)                    \
-  FAMILY(convolution)                \
-  FAMILY(matrix)                     \
-  FAMILY(distances)                  \
-  FAMILY(attention)                  \
-  FAMILY(softmax)                    \
-  FAMILY(layer_norm)                 \
-  FAMILY(batch_norm)                 \
-  FAMILY(nll_loss)                   \
-  FAMILY(cross_entropy)
+#define MYTORCH_CPU_FILES(FILE) \
+  FILE(pointwise)               \
+  FILE(gamma)                   \
+  FILE(reduce)                  \
+  FILE(copy)                    \
+  FILE(fill)                    \
+  FILE(creation)                \
+  FILE(random)                  \
+  FILE(scan)                    \
+  FILE(sorting)                 \
+  FILE(search)                  \
+  FILE(cat)                     \
+  FILE(scatter)                 \
+  FILE(gather)                  \
+  FILE(embedding)               \
+  FILE(rotary)                  \
+  FILE(steps)                   \
+  FILE(pooling)                 \
+  FILE(convolution)             \
+  FILE(matrix)                  \
+  FILE(distances)               \
+  FILE(attention)               \
+  FILE(softmax)                 \
+  FILE(layer_norm)              \
+  FILE(batch_norm)              \
+  FILE(nll_loss)                \
+  FILE(cross_entropy)
 
 namespace mytorch::cpu {
 
-MYTORCH_KERNEL_FAMILIES(MYTORCH_CPU_FAMILIES)
+MYTORCH_KERNEL_FILES(MYTORCH_CPU_FILES)
 
 }  // namespace mytorch::cpu

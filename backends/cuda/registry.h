@@ -1,55 +1,55 @@
-// The families of kernels: each file of kernels defines the register_NAME of its family.
+// The files of kernels, each of which defines register_NAME.
 #pragma once
 
 #include "mytorch/backend/registry.h"
 
-#define MYTORCH_CUDA_FAMILIES(FAMILY) \
-  FAMILY(copy)                        \
-  FAMILY(fill)                        \
-  FAMILY(cat)                         \
-  FAMILY(creation)                    \
-  FAMILY(pointwise)                   \
-  FAMILY(reduce)                      \
-  FAMILY(take)                        \
-  FAMILY(scatter)                     \
-  FAMILY(scatter_add)                 \
-  FAMILY(rows)                        \
-  FAMILY(nonzero)                     \
-  FAMILY(random)                      \
-  FAMILY(matrix)                      \
-  FAMILY(convolution)                 \
-  FAMILY(pooling)                     \
-  FAMILY(scan)                        \
-  FAMILY(sorting)                     \
-  FAMILY(steps)                       \
-  FAMILY(total_norm)                  \
-  FAMILY(softmax)                     \
-  FAMILY(layer_norm)                  \
-  FAMILY(layer_norm_backward)         \
-  FAMILY(batch_norm)                  \
-  FAMILY(group_norm)                  \
-  FAMILY(nll_loss)                    \
-  FAMILY(cross_entropy)               \
-  FAMILY(linear_cross_entropy)        \
-  FAMILY(rotary)                      \
-  FAMILY(attention_sm90)              \
-  FAMILY(attention_backward_sm90)     \
-  FAMILY(attention_decode)            \
-  FAMILY(attention_tiles)             \
-  FAMILY(cudnn_attention)             \
-  FAMILY(cholesky)                    \
-  FAMILY(lu)                          \
-  FAMILY(solve)                       \
-  FAMILY(qr)                          \
-  FAMILY(eigenvalues)                 \
-  FAMILY(singular_values)             \
-  FAMILY(cusolver_factors)            \
-  FAMILY(cusolver_spectra)            \
-  FAMILY(cusolver_complex)            \
-  FAMILY(fourier)
+#define MYTORCH_CUDA_FILES(FILE) \
+  FILE(copy)                     \
+  FILE(fill)                     \
+  FILE(cat)                      \
+  FILE(creation)                 \
+  FILE(pointwise)                \
+  FILE(reduce)                   \
+  FILE(take)                     \
+  FILE(scatter)                  \
+  FILE(scatter_add)              \
+  FILE(rows)                     \
+  FILE(nonzero)                  \
+  FILE(random)                   \
+  FILE(matrix)                   \
+  FILE(convolution)              \
+  FILE(pooling)                  \
+  FILE(scan)                     \
+  FILE(sorting)                  \
+  FILE(steps)                    \
+  FILE(total_norm)               \
+  FILE(softmax)                  \
+  FILE(layer_norm)               \
+  FILE(layer_norm_backward)      \
+  FILE(batch_norm)               \
+  FILE(group_norm)               \
+  FILE(nll_loss)                 \
+  FILE(cross_entropy)            \
+  FILE(linear_cross_entropy)     \
+  FILE(rotary)                   \
+  FILE(attention_sm90)           \
+  FILE(attention_backward_sm90)  \
+  FILE(attention_decode)         \
+  FILE(attention_tiles)          \
+  FILE(cudnn_attention)          \
+  FILE(cholesky)                 \
+  FILE(lu)                       \
+  FILE(solve)                    \
+  FILE(qr)                       \
+  FILE(eigenvalues)              \
+  FILE(singular_values)          \
+  FILE(cusolver_factors)         \
+  FILE(cusolver_spectra)         \
+  FILE(cusolver_complex)         \
+  FILE(fourier)
 
 namespace mytorch::cuda {
 
-MYTORCH_KERNEL_FAMILIES(MYTORCH_CUDA_FAMILIES)
+MYTORCH_KERNEL_FILES(MYTORCH_CUDA_FILES)
 
 }  // namespace mytorch::cuda

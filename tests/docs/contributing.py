@@ -109,7 +109,7 @@ with tempfile.TemporaryDirectory() as name:
         registry = f"backends/{backend}/registry.h"
         (tree / registry).parent.mkdir(parents=True, exist_ok=True)
         text = (ROOT / registry).read_text()
-        (tree / registry).write_text(re.sub(r"(_FAMILIES\(FAMILY\))( *\\\n)", r"\1 FAMILY(center)\2", text, count=1))
+        (tree / registry).write_text(re.sub(r"(_FILES\(FILE\))( *\\\n)", r"\1 FILE(center)\2", text, count=1))
         (tree / f"center.{kind}").write_text(block("cpp", registry))
     run(*check, tree / "center.cpp")
     if nvcc:

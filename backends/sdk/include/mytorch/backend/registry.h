@@ -7,9 +7,9 @@
 //
 // The backend's registry.h lists these functions, once:
 //
-//   #define CHIP_FAMILIES(FAMILY) FAMILY(pooling) FAMILY(matrix)
+//   #define CHIP_FILES(FILE) FILE(pooling) FILE(matrix)
 //   namespace mytorch::chip {
-//   MYTORCH_KERNEL_FAMILIES(CHIP_FAMILIES)
+//   MYTORCH_KERNEL_FILES(CHIP_FILES)
 //   }
 //
 // This declares them, KernelEntries, and all_kernels(), the kernels for fill_backend. A function
@@ -20,17 +20,20 @@
 
 #include "mytorch/abi.h"
 
-#define MYTORCH_DECLARE_FAMILY(name) void register_##name(KernelEntries& kernels);
-#define MYTORCH_REGISTER_FAMILY(name) register_##name(*list);
+#define MYTORCH_DECLARE_FILE(name) void register_##name(KernelEntries& kernels);
+#define MYTORCH_REGISTER_FILE(name) register_##name(*list);
 
-#define MYTORCH_KERNEL_FAMILIES(FAMILIES)             \
+#define MYTORCH_KERNEL_FILES(FILES)                   \
   using KernelEntries = std::vector<mt_kernel_entry>; \
-  FAMILIES(MYTORCH_DECLARE_FAMILY)                    \
+  FILES(MYTORCH_DECLARE_FILE)                         \
   inline const KernelEntries& all_kernels() {         \
     static const KernelEntries* const entries = [] {  \
       auto* list = new KernelEntries;                 \
-      FAMILIES(MYTORCH_REGISTER_FAMILY)               \
+      FILES(MYTORCH_REGISTER_FILE)                    \
       return list;                                    \
     }();                                              \
     return *entries;                                  \
   }
+
+// Its name until 0.2.
+#define MYTORCH_KERNEL_FAMILIES(FILES) MYTORCH_KERNEL_FILES(FILES)
