@@ -16,7 +16,9 @@ test_packages=(
 )
 docs_packages=(python3 python3-yaml python3-pygments mkdocs)
 
-say() { printf '\033[1m== %s\033[0m\n' "$*" >&2; }
+# With the minutes since the outermost script began.
+export MYTORCH_SCRIPT_BEGAN=${MYTORCH_SCRIPT_BEGAN:-$EPOCHSECONDS}
+say() { printf '\033[1m== %s (%d min)\033[0m\n' "$*" $(((EPOCHSECONDS - MYTORCH_SCRIPT_BEGAN) / 60)) >&2; }
 
 installed() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q '^install ok installed'; }
 
