@@ -19,6 +19,7 @@
 #include "mytorch/ops/logical_and.h"
 #include "mytorch/ops/sub.h"
 #include "mytorch/ops/zeros.h"
+#include "mytorch/tensor_impl.h"
 #include "nn/functional/options.h"
 #include "nn/modules/lasting.h"
 
@@ -29,6 +30,13 @@ int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 Tensor indices(const std::vector<int64_t>& values, Device device) {
   return tensor(values, kInt64).to(device);
+}
+
+// Whether the values are the first features of the keys, in the same memory.
+bool are_part_of(const Tensor& value, const Tensor& key) {
+  return value.impl()->storage == key.impl()->storage &&
+         value.storage_offset() == key.storage_offset() && value.strides() == key.strides() &&
+         value.size(3) <= key.size(3) && value.numel() > 0;
 }
 
 }  // namespace
@@ -155,15 +163,25 @@ void KVCache::reorder(IntList sources) {
   const NoGradGuard no_grad;
   const LastingTensors lasting;
   const int64_t used = max_length();
+  for_each_memory([&](Tensor& memory) {
+    const Tensor chosen =
+        memory.narrow(2, 0, used).index_select(0, indices(sources.vec(), memory.device()));
+    Tensor made = zeros({batch_size(), memory.size(1), capacity_, memory.size(3)}, memory.dtype(),
+                        memory.device());
+    made.narrow(2, 0, used).copy_(chosen);
+    memory = std::move(made);
+  });
+}
+
+template <class Function>
+void KVCache::for_each_memory(const Function& function) {
   for (Layer& layer : layers_) {
-    for (Tensor* memory : {&layer.keys, &layer.values}) {
-      if (!memory->defined()) continue;
-      const Tensor chosen =
-          memory->narrow(2, 0, used).index_select(0, indices(sources.vec(), memory->device()));
-      Tensor made = zeros({batch_size(), memory->size(1), capacity_, memory->size(3)},
-                          memory->dtype(), memory->device());
-      made.narrow(2, 0, used).copy_(chosen);
-      *memory = std::move(made);
+    if (!layer.keys.defined()) continue;
+    function(layer.keys);
+    if (shared_) {
+      layer.values = layer.keys.narrow(3, 0, layer.values.size(3));
+    } else {
+      function(layer.values);
     }
   }
 }
@@ -251,11 +269,7 @@ void KVCache::reserve_blocks(int64_t count) {
     if (writes_shared(n)) {
       int64_t& block = tables_[n][static_cast<size_t>(lengths_[n] / size)];
       const int64_t own = take();
-      for (const Layer& layer : layers_) {
-        for (const Tensor& pool : {layer.keys, layer.values}) {
-          if (pool.defined()) pool.select(0, own).copy_(pool.select(0, block));
-        }
-      }
+      for_each_memory([&](Tensor& pool) { pool.select(0, own).copy_(pool.select(0, block)); });
       --users_[static_cast<size_t>(block)];
       block = own;
     }
@@ -274,7 +288,11 @@ void KVCache::allocate(const Tensor& key, const Tensor& value) {
                    : zeros({batch_size(), like.size(1), capacity_, like.size(3)}, like.dtype(),
                            like.device());
   };
-  for (Layer& layer : layers_) layer = {memory(key), memory(value)};
+  shared_ = are_part_of(value, key);
+  for (Layer& layer : layers_) {
+    layer.keys = memory(key);
+    layer.values = shared_ ? layer.keys.narrow(3, 0, value.size(3)) : memory(value);
+  }
 }
 
 // Throws unless the layer may append these keys and values now.
@@ -319,6 +337,7 @@ void KVCache::fit_memory(int64_t layer, const Tensor& key, const Tensor& value) 
            memory.size(paged() ? 2 : 1) == x.size(1) && memory.size(3) == x.size(3);
   };
   if (fits(key, stored.keys) && fits(value, stored.values) &&
+      (!shared_ || value.numel() == 0 || are_part_of(value, key)) &&
       (paged() || stored.keys.size(0) == batch_size())) {
     return;
   }
@@ -330,7 +349,8 @@ void KVCache::fit_memory(int64_t layer, const Tensor& key, const Tensor& value) 
     fail(ErrorCode::kShape, "[KVCache] layer ", layer, " appends keys of ",
          describe(key, key.size(1)), " and values of width ", value.size(3),
          "; the cache holds keys of ", describe(stored.keys, stored.keys.size(paged() ? 2 : 1)),
-         " and values of width ", stored.values.size(3), ", as first appended: reset it first");
+         " and values of width ", stored.values.size(3), shared_ ? ", a part of the keys" : "",
+         ", as first appended: reset it first");
   }
   allocate(key, value);
 }
@@ -418,7 +438,7 @@ const KVCache::Layer& KVCache::write(int64_t layer, const Tensor& key, const Ten
   };
   const Layer& stored = layers_[static_cast<size_t>(layer)];
   put(stored.keys, key);
-  put(stored.values, value);
+  if (!shared_) put(stored.values, value);
   return stored;
 }
 

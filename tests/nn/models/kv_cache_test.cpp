@@ -24,6 +24,9 @@ using mytorch::testing::expect_error;
 using mytorch::testing::expect_values;
 using mytorch::testing::values;
 
+// Whether values are the first features of keys, which a cache stores once.
+bool values_are_part = false;
+
 constexpr int64_t kLayers = 2, kHeads = 2, kQueries = 4, kWidth = 8, kValueWidth = 6;
 
 // The queries, keys and values of one token in one layer: a function of its sequence, position and
@@ -44,7 +47,9 @@ LayerInputs inputs(int64_t sequence, int64_t begin, int64_t count, int64_t layer
     }
     return mytorch::testing::filled({heads, count, width}, numbers);
   };
-  return {wave(kQueries, kWidth, 1), wave(kHeads, kWidth, 2), wave(kHeads, kValueWidth, 3)};
+  const Tensor key = wave(kHeads, kWidth, 2);
+  return {wave(kQueries, kWidth, 1), key,
+          values_are_part ? key.narrow(-1, 0, kValueWidth) : wave(kHeads, kValueWidth, 3)};
 }
 
 // The inputs of counts[n] tokens of sequence n from begin[n], followed by padding to the longest.
@@ -63,7 +68,8 @@ LayerInputs batch(const std::vector<int64_t>& sequences, const std::vector<int64
     k.push_back(padded(one.key));
     v.push_back(padded(one.value));
   }
-  return {stack(q), stack(k), stack(v)};
+  const Tensor keys = stack(k);
+  return {stack(q), keys, values_are_part ? keys.narrow(-1, 0, kValueWidth) : stack(v)};
 }
 
 // The attention of tokens begin..begin + count of a sequence without a cache.
@@ -114,20 +120,28 @@ class Decoder {
   CachedAttentionArgs options_;
 };
 
-// The tests below run with both kinds of memory.
-class Caches : public ::testing::TestWithParam<int64_t> {
+// The tests below run with both kinds of memory, each with values of their own and values that are
+// a part of the keys.
+class Caches : public ::testing::TestWithParam<std::tuple<int64_t, bool>> {
  protected:
+  void SetUp() override { values_are_part = std::get<1>(GetParam()); }
+  void TearDown() override { values_are_part = false; }
   KVCache make(int64_t batch_size, int64_t capacity, int64_t num_blocks = 0) {
+    const int64_t size = std::get<0>(GetParam());
     return {kLayers,
             batch_size,
             capacity,
-            {.block_size = GetParam(), .num_blocks = GetParam() > 0 ? num_blocks : 0}};
+            {.block_size = size, .num_blocks = size > 0 ? num_blocks : 0}};
   }
 };
-INSTANTIATE_TEST_SUITE_P(ContiguousAndPaged, Caches, ::testing::Values(0, 1, 3, 16),
+INSTANTIATE_TEST_SUITE_P(ContiguousAndPaged, Caches,
+                         ::testing::Combine(::testing::Values(0, 1, 3, 16), ::testing::Bool()),
                          [](const auto& info) {
-                           return info.param == 0 ? std::string("Contiguous")
-                                                  : "Blocks" + std::to_string(info.param);
+                           const int64_t size = std::get<0>(info.param);
+                           const bool part = std::get<1>(info.param);
+                           return (size == 0 ? std::string("Contiguous")
+                                             : "Blocks" + std::to_string(size)) +
+                                  (part ? "PartOfKeys" : "");
                          });
 
 TEST_P(Caches, EqualAttentionOverAllTokens) {
@@ -317,6 +331,26 @@ TEST(KVCache, LastReturnsTheLastTokenThatIsNoPadding) {
   expect_error(ErrorCode::kShape, {"(2, length, features)", "(3, 3, 4)"}, [&] {
     cache.last(randn({3, 3, 4}));
   });
+}
+
+TEST(KVCache, ValuesThatArePartOfTheKeysAreStoredOnce) {
+  const NoGradGuard no_grad;
+  KVCache cache(1, 2, 8);
+  const Tensor key = randn({2, 1, 3, 8});
+  const auto [keys, found] = cache.append(0, key, key.narrow(-1, 0, 6));
+  EXPECT_EQ(keys.raw_data(), found.raw_data());
+  EXPECT_TRUE(keys.strides() == found.strides());
+  expect_values(found, values(key.narrow(-1, 0, 6)));
+  const Tensor none = randn({2, 1, 0, 8});
+  cache.append(0, none, none.narrow(-1, 0, 6));
+  expect_error(ErrorCode::kShape, {"a part of the keys", "reset"},
+               [&] { cache.append(0, key, key.narrow(-1, 0, 6).clone()); });
+  expect_error(ErrorCode::kShape, {"a part of the keys", "reset"},
+               [&] { cache.append(0, key, key.narrow(-1, 2, 6)); });
+  cache.reset();
+  const auto [own_keys, own] = cache.append(0, key, key.narrow(-1, 2, 6));
+  EXPECT_NE(own_keys.raw_data(), own.raw_data());
+  expect_values(own, values(key.narrow(-1, 2, 6)));
 }
 
 TEST(KVCache, SequencesShareAPoolOfBlocks) {

@@ -65,8 +65,9 @@ class KVCache {
   Tensor positions(int64_t count, Device device = kCPU) const;
   // Appends keys (N, H, L, D) and values (N, H, L, V) to the cache of a layer, and attends to all
   // keys that each query (N, Q, L, D) may see: those of its sequence, up to its own token. Q is a
-  // multiple of H. Returns (N, Q, L, V). Throws Error(kValue) if a sequence exceeds the capacity or
-  // the pool has no free block.
+  // multiple of H. Returns (N, Q, L, V). Values that are the first features of the keys, `value =
+  // key.narrow(-1, 0, V)`, are stored once. Throws Error(kValue) if a sequence exceeds the capacity
+  // or the pool has no free block.
   Tensor attend(int64_t layer, const Tensor& query, const Tensor& key, const Tensor& value,
                 const CachedAttentionArgs& options = {});
   // Appends without attending. Returns the keys (N, H, S, D) and values (N, H, S, V) of the layer,
@@ -98,8 +99,8 @@ class KVCache {
 
  private:
   struct Layer {
-    Tensor keys;  // (N, H, capacity, D), or the pool (blocks, block_size, H, D)
-    Tensor values;
+    Tensor keys;    // (N, H, capacity, D), or the pool (blocks, block_size, H, D)
+    Tensor values;  // a view of the keys if `shared_`
   };
   // State that all layers of a forward share.
   struct Step {
@@ -117,6 +118,9 @@ class KVCache {
   void place_tokens(Device device);
   void list_blocks(Device device);
   void allocate(const Tensor& key, const Tensor& value);
+  // Calls `function` with the memory of every layer.
+  template <class Function>
+  void for_each_memory(const Function& function);
   void reserve_blocks(int64_t count);
   void release_blocks(size_t sequence, int64_t keep);
   const Layer& write(int64_t layer, const Tensor& key, const Tensor& value);
@@ -133,6 +137,7 @@ class KVCache {
   std::vector<int64_t> counts_;               // of set_counts
   std::vector<std::vector<int64_t>> tables_;  // blocks of each sequence
   std::vector<int64_t> users_, free_;         // of each block; the blocks without any
+  bool shared_ = false;                       // whether values are the first features of keys
   int64_t next_layer_ = 0;                    // of the current forward
   std::vector<int64_t> last_;                 // index of the last real token of each sequence
   Step step_;
