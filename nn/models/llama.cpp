@@ -6,51 +6,10 @@
 #include "nn/functional/options.h"
 #include "nn/models/config_fields.h"
 #include "nn/models/parts.h"
+#include "nn/models/rope_fields.h"
 
 namespace mytorch::nn::models {
 namespace {
-
-void read_rope(LlamaConfig& config, ConfigFields fields) {
-  RotaryScaling& scaling = config.rope_scaling;
-  std::string type = "default";
-  fields("rope_theta", config.rope_theta);
-  fields("type", type);
-  fields("rope_type", type);
-  if (type == "linear") {
-    scaling.type = RotaryScalingType::kLinear;
-  } else if (type == "llama3") {
-    scaling.type = RotaryScalingType::kLlama3;
-  } else if (type != "default") {
-    fields.fail_field(fields.has("rope_type") ? "rope_type" : "type",
-                      ", which is not supported: only \"default\", \"linear\" and \"llama3\" are");
-  }
-  fields("factor", scaling.factor);
-  fields("low_freq_factor", scaling.low_freq_factor);
-  fields("high_freq_factor", scaling.high_freq_factor);
-  fields("original_max_position_embeddings", scaling.original_max_position_embeddings);
-}
-
-void write_rope(LlamaConfig& config, ConfigFields& fields) {
-  fields("rope_theta", config.rope_theta);
-  RotaryScaling& scaling = config.rope_scaling;
-  const RotaryScalingType type = scaling.type;
-  if (type == RotaryScalingType::kNone) return;
-  ConfigFields inside = ConfigFields::write();
-  std::string name = type == RotaryScalingType::kLinear ? "linear" : "llama3";
-  if (type == RotaryScalingType::kNTK) {
-    fail(ErrorCode::kUnsupported,
-         "[LlamaConfig] files have no name for the rope_scaling \"ntk\": "
-         "use \"linear\" or \"llama3\"");
-  }
-  inside("rope_type", name);
-  inside("factor", scaling.factor);
-  if (type == RotaryScalingType::kLlama3) {
-    inside("low_freq_factor", scaling.low_freq_factor);
-    inside("high_freq_factor", scaling.high_freq_factor);
-    inside("original_max_position_embeddings", scaling.original_max_position_embeddings);
-  }
-  fields.write_inside("rope_scaling", inside);
-}
 
 void visit(LlamaConfig& config, ConfigFields& fields) {
   fields.require("model_type", "llama");
@@ -69,12 +28,8 @@ void visit(LlamaConfig& config, ConfigFields& fields) {
   fields("attention_bias", config.attention_bias);
   fields("mlp_bias", config.mlp_bias);
   fields("attention_dropout", config.attention_dropout);
-  if (!fields.reading()) return write_rope(config, fields);
-  // transformers 5 has one object, earlier versions have a number and an object.
-  fields("rope_theta", config.rope_theta);
-  for (const char* name : {"rope_scaling", "rope_parameters"}) {
-    if (fields.has(name)) read_rope(config, fields.inside(name));
-  }
+  visit_rope("LlamaConfig", fields, config.rope_theta, config.rope_scaling,
+             config.max_position_embeddings);
 }
 
 int64_t key_value_heads(const LlamaConfig& config) {

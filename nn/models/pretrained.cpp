@@ -49,12 +49,27 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
+// Returns the parameters, and the buffers that are part of the state.
+NamedList<Tensor> saved_tensors(const Module& module) {
+  NamedList<Tensor> all = module.named_parameters();
+  std::set<const void*> known;
+  for (const auto& [name, tensor] : all) known.insert(tensor.raw_data());
+  std::set<std::string> buffers;
+  for (const auto& [name, tensor] : module.named_buffers()) buffers.insert(name);
+  for (const auto& [name, tensor] : module.state_dict()) {
+    if (buffers.count(name) != 0 && known.insert(tensor.raw_data()).second) {
+      all.push_back({name, tensor});
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 LoadReport PretrainedModel::load_pretrained(const std::string& path, bool strict) {
   const WeightFiles files(path);
   const WeightLayout layout = weight_layout();
-  const NamedList<Tensor> parameters = named_parameters();
+  const NamedList<Tensor> parameters = saved_tensors(*this);
   // All names of each parameter: those of tied ones are several.
   std::map<const void*, std::vector<std::string>> names;
   for (const auto& [name, tensor] : state_dict()) names[tensor.raw_data()].push_back(name);
@@ -143,7 +158,7 @@ void PretrainedModel::save_pretrained(const std::string& folder, int64_t max_sha
   const WeightLayout layout = weight_layout();
   NoGradGuard no_grad;
   TensorMap tensors;
-  for (const auto& [name, tensor] : named_parameters()) {
+  for (const auto& [name, tensor] : saved_tensors(*this)) {
     tensors[name] = ends_with_any(name, layout.transposed) ? t(tensor.detach()) : tensor.detach();
   }
   write_weight_files(folder, tensors, max_shard_bytes);

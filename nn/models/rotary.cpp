@@ -13,7 +13,7 @@
 namespace mytorch::nn {
 namespace {
 
-constexpr const char* kScalingTypes[] = {"none", "linear", "ntk", "llama3"};
+constexpr const char* kScalingTypes[] = {"none", "linear", "ntk", "llama3", "yarn"};
 
 double scaled_frequency(double frequency, const RotaryScaling& scaling) {
   if (scaling.type == RotaryScalingType::kLinear) return frequency / scaling.factor;
@@ -25,6 +25,24 @@ double scaled_frequency(double frequency, const RotaryScaling& scaling) {
       (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor), 0.0,
       1.0);
   return kept * frequency + (1 - kept) * frequency / scaling.factor;
+}
+
+// Divides the frequencies of pairs that turn slowly by the factor (YaRN).
+void slow_down(std::vector<double>& frequencies, int64_t dim, const RotaryEmbeddingArgs& options) {
+  const RotaryScaling& scaling = options.scaling;
+  // The pair, not rounded, that turns so many times in the original context.
+  const auto pair_of = [&](double turns) {
+    const double length = static_cast<double>(scaling.original_max_position_embeddings);
+    return static_cast<double>(dim) * std::log(length / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(options.base));
+  };
+  const double low = std::max(std::floor(pair_of(scaling.beta_fast)), 0.0);
+  const double high = std::min(std::ceil(pair_of(scaling.beta_slow)), static_cast<double>(dim - 1));
+  const double width = high == low ? 0.001 : high - low;
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    const double slowed = std::clamp((static_cast<double>(i) - low) / width, 0.0, 1.0);
+    frequencies[i] *= slowed / scaling.factor + (1 - slowed);
+  }
 }
 
 }  // namespace
@@ -56,6 +74,15 @@ RotaryEmbedding::RotaryEmbedding(int64_t dim, RotaryEmbeddingArgs options)
          " and original_max_position_embeddings ", scaling.original_max_position_embeddings,
          ": give low_freq_factor < high_freq_factor and a positive length");
   }
+  if (scaling.type == RotaryScalingType::kYarn &&
+      !(scaling.original_max_position_embeddings > 0 && scaling.beta_slow > 0 &&
+        scaling.beta_fast >= scaling.beta_slow && options.base > 1)) {
+    fail(ErrorCode::kValue, "[RotaryEmbedding] scaling of type yarn has beta_fast ",
+         scaling.beta_fast, ", beta_slow ", scaling.beta_slow,
+         ", original_max_position_embeddings ", scaling.original_max_position_embeddings,
+         " and base ", options.base,
+         ": give 0 < beta_slow <= beta_fast, a positive length and a base above 1");
+  }
   double base = options.base;
   if (scaling.type == RotaryScalingType::kNTK && dim > 2) {
     base *= std::pow(scaling.factor, static_cast<double>(dim) / static_cast<double>(dim - 2));
@@ -63,6 +90,15 @@ RotaryEmbedding::RotaryEmbedding(int64_t dim, RotaryEmbeddingArgs options)
   for (int64_t i = 0; i < dim; i += 2) {
     const double frequency = std::pow(base, -static_cast<double>(i) / static_cast<double>(dim));
     frequencies_.push_back(scaled_frequency(frequency, scaling));
+  }
+  if (scaling.type == RotaryScalingType::kYarn) {
+    slow_down(frequencies_, dim, options);
+    if (const double size = scaling.attention_factor.value_or(1);
+        !(size > 0) || !std::isfinite(size)) {
+      fail(ErrorCode::kValue, "[RotaryEmbedding] scaling.attention_factor is ", size,
+           ": give a positive number, or none for 1 + log(factor) / 10");
+    }
+    size_ = scaling.attention_factor.value_or(1 + 0.1 * std::log(std::max(scaling.factor, 1.0)));
   }
 }
 
@@ -95,8 +131,8 @@ const RotaryEmbedding::Table& RotaryEmbedding::table(int64_t positions, const Te
   sines.reserve(cosines.capacity());
   for (int64_t row = 0; row < rows; ++row) {
     for (const double frequency : frequencies_) {
-      cosines.push_back(std::cos(static_cast<double>(row) * frequency));
-      sines.push_back(std::sin(static_cast<double>(row) * frequency));
+      cosines.push_back(size_ * std::cos(static_cast<double>(row) * frequency));
+      sines.push_back(size_ * std::sin(static_cast<double>(row) * frequency));
     }
   }
   const LastingTensors lasting;

@@ -6,6 +6,7 @@
 
 #include "mytorch/mytorch.h"
 #include "mytorch/nn/models/bert.h"
+#include "mytorch/nn/models/deepseek.h"
 #include "mytorch/nn/models/gpt2.h"
 #include "mytorch/nn/models/llama.h"
 #include "mytorch/text/tokenizer.h"
@@ -164,6 +165,7 @@ std::vector<Format> model_formats(const std::string& folder) {
   all.push_back(config<nn::models::BertConfig>(folder, "bert"));
   all.push_back(config<nn::models::GPT2Config>(folder, "gpt2"));
   all.push_back(config<nn::models::LlamaConfig>(folder, "llama"));
+  all.push_back(config<nn::models::DeepseekV3Config>(folder, "deepseek"));
   return all;
 }
 

@@ -12,6 +12,7 @@
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops/cat.h"
 #include "mytorch/ops/matmul.h"
+#include "mytorch/ops/mul.h"
 #include "mytorch/ops/randn.h"
 #include "tests/nn/data/expect_error.h"
 #include "tests/nn/values.h"
@@ -133,6 +134,26 @@ TEST(RotaryEmbedding, ScalingFollowsItsFormulas) {
        {1, 0.1, 0.01 * kept + 0.01 / 8 * (1 - kept), 0.001 / 8});
 }
 
+// As _compute_yarn_parameters of transformers: 8 log(64 / (2 pi turns)) / (2 log(100)) is 0.2 for 8
+// turns and 2.6 for half of one, so pairs 0 to 3 are slowed down more and more.
+TEST(RotaryEmbedding, YarnKeepsFastPairsAndScalesSizes) {
+  const RotaryScaling yarn{.type = "yarn",
+                           .factor = 4,
+                           .original_max_position_embeddings = 64,
+                           .beta_fast = 8,
+                           .beta_slow = 0.5};
+  RotaryEmbedding rope(8, {.base = 100, .scaling = yarn});
+  const std::vector<double> slowed{1, 0.23717082451262847, 0.05, 0.007905694150420948};
+  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(rope.frequencies()[i] / slowed[i], 1, 1e-12);
+  const Tensor x = randn({1, 1, 1, 8}, kFloat64);
+  expect_values(rope(x, 0), values(mul(x, 1.138629436111989)));  // 1 + log(4) / 10
+  RotaryScaling given = yarn;
+  given.attention_factor = 2;
+  RotaryEmbedding twice(8, {.base = 100, .scaling = given});
+  expect_values(twice(x, 0), values(mul(x, 2.0)));
+  EXPECT_NE(rope.describe().find("yarn 4"), std::string::npos);
+}
+
 TEST(RotaryEmbedding, MistakesSayHowToMendThem) {
   expect_error(ErrorCode::kValue, {"dim is 5", "even"}, [] { RotaryEmbedding(5); });
   expect_error(ErrorCode::kValue, {"base is 0"}, [] { RotaryEmbedding(4, {.base = 0}); });
@@ -141,7 +162,11 @@ TEST(RotaryEmbedding, MistakesSayHowToMendThem) {
   });
   expect_error(ErrorCode::kValue, {"llama3", "low_freq_factor"},
                [] { RotaryEmbedding(4, {.scaling = {.type = "llama3", .low_freq_factor = 4}}); });
-  expect_error(ErrorCode::kValue, {"yarn", "linear"}, [] { (void)RotaryScaling{.type = "yarn"}; });
+  expect_error(ErrorCode::kValue, {"yarn", "beta_fast 0.5"},
+               [] { RotaryEmbedding(4, {.scaling = {.type = "yarn", .beta_fast = 0.5}}); });
+  expect_error(ErrorCode::kValue, {"attention_factor is 0"},
+               [] { RotaryEmbedding(4, {.scaling = {.type = "yarn", .attention_factor = 0}}); });
+  expect_error(ErrorCode::kValue, {"su", "yarn"}, [] { (void)RotaryScaling{.type = "su"}; });
   RotaryEmbedding rope(4);
   expect_error(ErrorCode::kShape, {"(3, 2)", "at least 4 features"}, [&] { rope(randn({3, 2})); });
   expect_error(ErrorCode::kType, {"int64"}, [&] { rope(tensor({{1, 2, 3, 4}})); });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "mytorch/nn/kv_cache.h"
@@ -10,7 +11,7 @@
 
 namespace mytorch::nn {
 
-enum class RotaryScalingType { kNone, kLinear, kNTK, kLlama3 };
+enum class RotaryScalingType { kNone, kLinear, kNTK, kLlama3, kYarn };
 RotaryScalingType from_name(Str name, RotaryScalingType);  // NOLINT: named by its type
 
 // How the rotation slows down for sequences longer than those of pretraining.
@@ -18,12 +19,24 @@ struct RotaryScaling {
   // "linear" divides all frequencies by `factor`; "ntk" multiplies `base` by factor^(dim / (dim -
   // 2)), which keeps the highest frequency; "llama3" divides the frequencies whose wavelength
   // exceeds original_max_position_embeddings / low_freq_factor, keeps those below
-  // original_max_position_embeddings / high_freq_factor, and interpolates between the two.
+  // original_max_position_embeddings / high_freq_factor, and interpolates between the two; "yarn"
+  // (Peng et al., "YaRN: efficient context window extension of large language models", ICLR 2024)
+  // divides those that turn less than beta_slow times within original_max_position_embeddings,
+  // keeps those that turn more than beta_fast times, and interpolates between the two by the number
+  // of the pair.
   OneOf<RotaryScalingType> type = RotaryScalingType::kNone;
   double factor = 1;
   double low_freq_factor = 1;
   double high_freq_factor = 4;
   int64_t original_max_position_embeddings = 8192;
+  double beta_fast = 32;
+  double beta_slow = 1;
+  // "yarn" multiplies rotated queries and keys by it, so that scores grow with the length. Default:
+  // 1 + log(factor) / 10, or 1 for a factor below 1.
+  std::optional<double> attention_factor = {};
+  // Of DeepSeek's models, whose attention multiplies scores by the square of 1 + mscale_all_dim *
+  // log(factor) / 10.
+  double mscale_all_dim = 0;
 };
 
 struct RotaryEmbeddingArgs {
@@ -71,6 +84,7 @@ class RotaryEmbedding final : public Callable<RotaryEmbedding> {
   int64_t dim_ = 0;
   RotaryEmbeddingArgs options_;
   std::vector<double> frequencies_;
+  double size_ = 1;            // of rotated pairs over that of the given ones
   std::vector<Table> tables_;  // one for each device and type in use
 };
 

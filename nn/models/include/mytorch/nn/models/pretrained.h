@@ -32,8 +32,8 @@ struct WeightLayout {
   std::vector<std::string> ignored = {};     // ends of names of tensors that the model computes
 };
 
-// The base class of GPT-2, Llama and BERT. A model is a folder with config.json and either
-// model.safetensors or model.safetensors.index.json, which lists several such files.
+// The base class of GPT-2, Llama, DeepSeek-V3 and BERT. A model is a folder with config.json and
+// either model.safetensors or model.safetensors.index.json, which lists several such files.
 //
 //   auto model = nn::models::GPT2LMHeadModel::from_pretrained("gpt2");  // in evaluation mode
 //   model.save_pretrained("copy");                                      // transformers reads it
