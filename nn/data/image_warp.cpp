@@ -309,8 +309,8 @@ Tensor RandomPerspective::operator()(const Tensor& image) const {
   SplitMix64 random = drawn_from(default_generator());
   if (random.uniform() >= options_.p) return view.tensor;
   const auto inwards = [&](int64_t side) {
-    const auto most =
-        static_cast<int64_t>(options_.distortion_scale * static_cast<double>(side / 2));
+    const int64_t half = side / 2;  // rounded down, as torchvision's
+    const auto most = static_cast<int64_t>(options_.distortion_scale * static_cast<double>(half));
     return static_cast<double>(random.below(static_cast<uint64_t>(most) + 1));
   };
   const auto right = static_cast<double>(view.width - 1);

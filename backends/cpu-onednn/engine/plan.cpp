@@ -113,7 +113,7 @@ dnnl::memory BoundPlan::converted(char* scratch, size_t i, const Data& data) {
     reorder(o.reorder, o.reorder_scratchpad, scratch + reorders_at_, own.given.get(), to.get());
   };
   if (o.role == Plan::Role::kWeights && data.storage != nullptr) {
-    const dnnl::memory kept =
+    dnnl::memory kept =
         packed_weights().find_or_pack(*data.storage, data.pointer, o.given, o.wanted, fill);
     if (exists(kept)) return kept;
   }
