@@ -17,6 +17,7 @@
 #include "mytorch/ops/masked_fill.h"
 #include "mytorch/ops/matmul.h"
 #include "mytorch/ops/mul.h"
+#include "mytorch/ops/ones.h"
 #include "mytorch/ops/scaled_dot_product_attention.h"
 #include "mytorch/ops/scatter.h"
 #include "mytorch/ops/sigmoid.h"
@@ -119,7 +120,10 @@ DeepseekV3MLP mlp_of(const DeepseekV3Config& config, int64_t width) {
 }
 
 WeightLayout layout() {
-  return {.prefix = "model.", .transposed = {}, .ignored = {".rotary_emb.inv_freq"}};
+  return {.prefix = "model.",
+          .transposed = {},
+          .ignored = {".rotary_emb.inv_freq"},
+          .float32 = {".e_score_correction_bias"}};
 }
 
 std::string json_of(DeepseekV3Config config, const char* architecture) {
@@ -257,8 +261,8 @@ std::tuple<Tensor, Tensor> DeepseekV3TopkRouter::choose(const Tensor& tokens) {
       const Tensor grouped = choice.unflatten(1, {groups_, choice.size(1) / groups_});
       const Tensor best = std::get<0>(topk(grouped, 2)).sum(-1);
       const Tensor kept = std::get<1>(topk(best, top_groups_));
-      const Tensor left_out = scatter(zeros(best.sizes(), kBool, best.device()).logical_not(), 1,
-                                      kept, /*value=*/false);
+      const Tensor left_out =
+          scatter(ones(best.sizes(), kBool, best.device()), 1, kept, /*value=*/false);
       choice = masked_fill(grouped, left_out.unsqueeze(-1), 0).flatten(1);
     }
     index = std::get<1>(topk(choice, top_k_));
@@ -407,10 +411,7 @@ Tensor DeepseekV3ForCausalLM::forward(const Tensor& input_ids, KVCache* cache) {
 
 Tensor DeepseekV3ForCausalLM::loss(const Tensor& input_ids, const Tensor& targets,
                                    const TokenLossArgs& options) {
-  if (options.chunked) {
-    return chunked_token_loss("DeepseekV3ForCausalLM", model(input_ids), lm_head, targets);
-  }
-  return token_loss("DeepseekV3ForCausalLM", (*this)(input_ids), targets);
+  return language_loss("DeepseekV3ForCausalLM", *this, model, input_ids, targets, options);
 }
 
 WeightLayout DeepseekV3ForCausalLM::weight_layout() const { return layout(); }

@@ -209,10 +209,7 @@ Tensor GPT2LMHeadModel::forward(const Tensor& input_ids, KVCache* cache) {
 
 Tensor GPT2LMHeadModel::loss(const Tensor& input_ids, const Tensor& targets,
                              const TokenLossArgs& options) {
-  if (options.chunked) {
-    return chunked_token_loss("GPT2LMHeadModel", transformer(input_ids), lm_head, targets);
-  }
-  return token_loss("GPT2LMHeadModel", (*this)(input_ids), targets);
+  return language_loss("GPT2LMHeadModel", *this, transformer, input_ids, targets, options);
 }
 
 WeightLayout GPT2LMHeadModel::weight_layout() const { return gpt2_layout(); }

@@ -220,10 +220,7 @@ Tensor LlamaForCausalLM::forward(const Tensor& input_ids, KVCache* cache) {
 
 Tensor LlamaForCausalLM::loss(const Tensor& input_ids, const Tensor& targets,
                               const TokenLossArgs& options) {
-  if (options.chunked) {
-    return chunked_token_loss("LlamaForCausalLM", model(input_ids), lm_head, targets);
-  }
-  return token_loss("LlamaForCausalLM", (*this)(input_ids), targets);
+  return language_loss("LlamaForCausalLM", *this, model, input_ids, targets, options);
 }
 
 WeightLayout LlamaForCausalLM::weight_layout() const { return llama_layout(); }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "mytorch/nn/linear.h"
+#include "mytorch/nn/models/pretrained.h"
 #include "mytorch/tensor.h"
 
 namespace mytorch::nn::models {
@@ -45,5 +46,13 @@ Tensor token_loss(const char* what, const Tensor& logits, const Tensor& targets)
 // Returns the same of the logits head(features), which never exist as a whole.
 Tensor chunked_token_loss(const char* what, const Tensor& features, const Linear& head,
                           const Tensor& targets);
+
+// Returns the mean cross entropy of a language model's logits, head(body(ids)), and the targets.
+template <class Model, class Body>
+Tensor language_loss(const char* what, Model& model, Body& body, const Tensor& ids,
+                     const Tensor& targets, const TokenLossArgs& options) {
+  if (options.chunked) return chunked_token_loss(what, body(ids), model.lm_head, targets);
+  return token_loss(what, model(ids), targets);
+}
 
 }  // namespace mytorch::nn::models

@@ -145,6 +145,13 @@ LoadReport PretrainedModel::load_pretrained(const std::string& path, bool strict
   return report;
 }
 
+void PretrainedModel::widen_buffers() {
+  const WeightLayout layout = weight_layout();
+  for (auto& [name, tensor] : named_buffers()) {
+    if (ends_with_any(name, layout.float32)) tensor.set_data(tensor.to(kFloat32));
+  }
+}
+
 void PretrainedModel::save_pretrained(const std::string& folder, int64_t max_shard_bytes) const {
   if (max_shard_bytes < 1) {
     fail(ErrorCode::kValue, "[save_pretrained] max_shard_bytes is ", max_shard_bytes,

@@ -153,6 +153,18 @@ TEST(Deepseek, SavedModelsAreReadAgain) {
   expect_values(copy(ids), values(other), 0);
 }
 
+TEST(Deepseek, PretrainedBiasesOfExpertsAreFloat32InModelsOf16Bits) {
+  auto model = DeepseekV3ForCausalLM::from_pretrained(golden("deepseek"), {.dtype = kBFloat16});
+  auto& gate = model.model.layers.at<DeepseekV3DecoderLayer>(1).moe.gate;
+  EXPECT_EQ(gate.weight.dtype(), kBFloat16);
+  const TensorMap files = load_safetensors(golden("deepseek") + "/model.safetensors");
+  const Tensor bias = files.at("model.layers.1.mlp.gate.e_score_correction_bias");
+  expect_values(gate.e_score_correction_bias, values(bias), 0);
+  EXPECT_EQ(model(expected("deepseek").at("input_ids")).dtype(), kBFloat16);
+  EXPECT_EQ(model.model.layers.at<DeepseekV3DecoderLayer>(1).moe(zeros({0, 12}, kBFloat16)).numel(),
+            0);
+}
+
 // A cache of one head of latents, whose values are a part of the keys.
 TEST(Deepseek, CachesHoldOneVectorForEachToken) {
   const NoGradGuard no_grad;

@@ -35,5 +35,5 @@
     return *entries;                                  \
   }
 
-// Its name until 0.2.
+// The former name, which 0.2 removes.
 #define MYTORCH_KERNEL_FAMILIES(FILES) MYTORCH_KERNEL_FILES(FILES)

@@ -107,8 +107,10 @@ class DeepseekV3TopkRouter final : public Layer<DeepseekV3TopkRouter> {
   // without the bias, times routed_scaling_factor.
   std::tuple<Tensor, Tensor> choose(const Tensor& tokens);
 
-  Tensor weight;                   // (n_routed_experts, hidden_size)
-  Tensor e_score_correction_bias;  // (n_routed_experts), a buffer
+  Tensor weight;  // (n_routed_experts, hidden_size)
+  // (n_routed_experts), a buffer: float32 in pretrained models of any type. `to` converts it, as
+  // all buffers, and 16 bits do not hold the steps of `balance`.
+  Tensor e_score_correction_bias;
 
  private:
   int64_t top_k_ = 0, groups_ = 0, top_groups_ = 0;

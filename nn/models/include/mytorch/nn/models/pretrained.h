@@ -30,6 +30,7 @@ struct WeightLayout {
   std::string prefix;                        // of the body's names, which files may lack or add
   std::vector<std::string> transposed = {};  // ends of names of weights that files store transposed
   std::vector<std::string> ignored = {};     // ends of names of tensors that the model computes
+  std::vector<std::string> float32 = {};     // ends of names of buffers that 16 bits do not hold
 };
 
 // The base class of GPT-2, Llama, DeepSeek-V3 and BERT. A model is a folder with config.json and
@@ -63,10 +64,15 @@ class PretrainedModel : public Module {
   template <class M>
   static M loaded(M model, const std::string& path, const PretrainedArgs& options) {
     model.to(options.device, options.dtype);
+    model.widen_buffers();
     model.load_pretrained(path, options.strict);
     model.eval();
     return model;
   }
+
+ private:
+  // Gives the buffers of WeightLayout::float32 that type.
+  void widen_buffers();
 };
 
 }  // namespace mytorch::nn::models
