@@ -7,11 +7,13 @@
 #include <list>
 #include <mutex>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "backends/cuda/runtime/capture.h"
 #include "backends/cuda/runtime/launch.h"
+#include "mytorch/backend/error.h"
 
 namespace mytorch::cuda {
 namespace {
@@ -76,6 +78,30 @@ class RelaxedCapture {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
+// cuFFT transforms lengths with a larger prime factor by Bluestein's algorithm.
+constexpr int64_t kLargestFactor = 127;
+
+int64_t largest_factor(int64_t n) {
+  int64_t largest = 1;
+  for (int64_t factor = 2; factor * factor <= n; ++factor) {
+    for (; n % factor == 0; n /= factor) largest = factor;
+  }
+  return std::max(largest, n);
+}
+
+// Making a plan of Bluestein's algorithm waits for the whole device, which breaks every capture of
+// the process, whatever the thread, its mode and its stream.
+void check_can_make(const mt_ctx& ctx, std::span<const int64_t> sizes) {
+  if (internal::captures.load(std::memory_order_relaxed) == 0 && !is_captured(ctx)) return;
+  for (const int64_t size : sizes) {
+    if (largest_factor(size) <= kLargestFactor) continue;
+    throw sdk::Error(MT_ERROR_UNSUPPORTED,
+                     "cuFFT cannot plan transforms of " + std::to_string(size) +
+                         " points, which has a prime factor above 127, while a graph is captured: "
+                         "transform an array of the same shape once before the capture");
+  }
+}
+
 }  // namespace
 
 FourierPlan::FourierPlan(const mt_ctx& ctx, cufftType type, std::span<const int64_t> sizes,
@@ -83,7 +109,7 @@ FourierPlan::FourierPlan(const mt_ctx& ctx, cufftType type, std::span<const int6
   use_device(ctx);
   key_.words = {ctx.device.index, static_cast<int64_t>(type), batch};
   std::copy(sizes.begin(), sizes.end(), key_.words.begin() + 3);
-  acquire(sizes, {}, {});
+  acquire(ctx, sizes, {}, {});
 }
 
 // The last word is that of no plan of contiguous arrays, which have at most three sizes.
@@ -93,10 +119,11 @@ FourierPlan::FourierPlan(const mt_ctx& ctx, cufftType type, int64_t size, int64_
   key_.words = {
       ctx.device.index, static_cast<int64_t>(type), batch, size, from.point, from.line, to.point,
       to.line};
-  acquire({&size, 1}, from, to);
+  acquire(ctx, {&size, 1}, from, to);
 }
 
-void FourierPlan::acquire(std::span<const int64_t> sizes, FourierLines from, FourierLines to) {
+void FourierPlan::acquire(const mt_ctx& ctx, std::span<const int64_t> sizes, FourierLines from,
+                          FourierLines to) {
   FreePlans& free = free_plans();
   {
     const std::scoped_lock lock(free.mutex);
@@ -110,6 +137,7 @@ void FourierPlan::acquire(std::span<const int64_t> sizes, FourierLines from, Fou
       return;
     }
   }
+  check_can_make(ctx, sizes);
   const RelaxedCapture relaxed;
   long long int n[3] = {};
   std::copy(sizes.begin(), sizes.end(), n);

@@ -36,7 +36,8 @@ class FourierPlan {
 
  private:
   // Takes the plan of `key_`, or makes it, with strides if `from` has any.
-  void acquire(std::span<const int64_t> sizes, FourierLines from, FourierLines to);
+  void acquire(const mt_ctx& ctx, std::span<const int64_t> sizes, FourierLines from,
+               FourierLines to);
 
   PlanKey<8> key_;
   cufftHandle handle_ = 0;

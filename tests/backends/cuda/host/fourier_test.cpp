@@ -11,6 +11,7 @@
 #include "mytorch/ops.h"
 #include "mytorch/tensor.h"
 #include "tests/backends/cuda/gpu.h"
+#include "tests/nn/data/expect_error.h"
 
 namespace mytorch::testing {
 namespace {
@@ -92,11 +93,28 @@ TEST_F(FourierOnGpu, GraphsCaptureTransforms) {
   }
 }
 
+// cuFFT would end the capture of this thread, and those of others.
+TEST_F(FourierOnGpu, PlansThatBreakCapturesAreRefusedDuringOne) {
+  const Tensor x = random_points({3, 2 * 131}, kFloat32), on_gpu = x.to(kCUDA).clone();
+  const Tensor y = ones({4}, kFloat32, kCUDA);
+  Graph graph;
+  graph.capture([&] {
+    y.add_(1);
+    expect_error(ErrorCode::kUnsupported, {"262 points", "once before the capture"},
+                 [&] { fft::rfft(on_gpu); });
+    y.mul_(2);
+  });
+  graph.replay();
+  EXPECT_TRUE(equal(y.to(kCPU), full({4}, 4)));
+  EXPECT_LE(relative_difference(fft::rfft(on_gpu), fft::rfft(x)), 1e-5);
+}
+
 // More lengths than plans are kept: the graph's plan is the one that was used longest ago.
 TEST_F(FourierOnGpu, GraphsKeepTheirPlans) {
   const Tensor x = random_points({8, 1009}, kComplex64), on_gpu = x.to(kCUDA).clone();
   Tensor found;
   Graph graph;
+  fft::fft(on_gpu);  // whose plan a capture could not make
   graph.capture([&] { found = fft::fft(on_gpu); });
   for (int64_t n = 2; n < 200; ++n) fft::fft(random_points({n}, kComplex64).to(kCUDA));
   for (int i = 0; i < 20; ++i) graph.replay();
