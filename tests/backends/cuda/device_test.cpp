@@ -111,6 +111,8 @@ TEST_F(Device, StreamsWaitForEvents) {
   ops.destroy_stream(nullptr, 0, other);
 }
 
+// Other processes may use the device at the same time, so that work takes at least its time alone:
+// the memory's rate is below 20 TB/s.
 TEST_F(Device, TimedEventsMeasureTheDevice) {
   const size_t bytes = size_t{256} << 20;
   char* a = allocate(bytes);
@@ -123,11 +125,13 @@ TEST_F(Device, TimedEventsMeasureTheDevice) {
     }
   }
   ASSERT_EQ(ops.wait_event(nullptr, 0, nullptr, events[2]), MT_OK);
-  double first = 0, second = 0;
+  double first = 0, second = 0, both = 0;  // seconds
   ASSERT_EQ(ops.event_elapsed(nullptr, events[0], events[1], &first), MT_OK);
   ASSERT_EQ(ops.event_elapsed(nullptr, events[1], events[2], &second), MT_OK);
-  EXPECT_GT(first, 1e-4);  // seconds
-  EXPECT_GT(second, 2.5 * first);
+  ASSERT_EQ(ops.event_elapsed(nullptr, events[0], events[2], &both), MT_OK);
+  EXPECT_GT(first, 10 * static_cast<double>(bytes) / 20e12);
+  EXPECT_GT(second, 50 * static_cast<double>(bytes) / 20e12);
+  EXPECT_NEAR(both, first + second, 1e-3 * both);
   // Without timing, an event has no time.
   void* other = ops.record_event(nullptr, 0, stream);
   EXPECT_NE(ops.event_elapsed(nullptr, events[0], other, &first), MT_OK);

@@ -31,9 +31,10 @@ TEST_F(TimedEvents, MeasureTheWorkBetweenThem) {
   const double all = end.seconds_since(begin);
   const double passed = std::chrono::duration<double>(Clock::now() - start).count();
   EXPECT_LE(all, passed);
-  EXPECT_GT(all, 1e-3);  // 25.6 GB at less than 25.6 TB/s
   EXPECT_NEAR(middle.seconds_since(begin) + end.seconds_since(middle), all, 1e-5);
-  EXPECT_GT(end.seconds_since(middle), 3 * middle.seconds_since(begin));
+  // 2.56 and 23 GB at less than 25.6 TB/s, which other work on the device may slow down.
+  EXPECT_GT(middle.seconds_since(begin), 1e-4);
+  EXPECT_GT(end.seconds_since(middle), 9e-4);
 }
 
 // A reused event has its new time.
@@ -49,7 +50,7 @@ TEST_F(TimedEvents, AreReused) {
     most = std::max(most, seconds);
   }
   EXPECT_GT(least, 1e-6);
-  EXPECT_LT(most, 1);
+  EXPECT_LT(most, 60);
 }
 
 TEST_F(TimedEvents, AreRefusedDuringACapture) {
