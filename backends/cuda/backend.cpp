@@ -44,7 +44,6 @@ extern "C" MT_EXPORT int MYTORCH_BACKEND_INIT(const mt_host* host, mt_backend* b
                             .device_type = "cuda",
                             .kernels = cuda::all_kernels(),
                             .compile = &sdk::compile_entry<&cuda::compile_program>,
-                            .compile_priority = -10,
                             .compile_fused = &sdk::compile_fused_entry<&cuda::compile_fused>,
                             .flags = MT_BACKEND_COMPLEX,
                             .describe = &cuda::describe,

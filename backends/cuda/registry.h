@@ -8,8 +8,6 @@
   FILE(fill)                     \
   FILE(cat)                      \
   FILE(creation)                 \
-  FILE(pointwise)                \
-  FILE(reduce)                   \
   FILE(take)                     \
   FILE(scatter)                  \
   FILE(scatter_add)              \

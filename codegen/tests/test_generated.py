@@ -10,7 +10,7 @@ from codegen.generate import CPP, ROOT, emit, write_all
 from codegen.lock import check_and_update
 from codegen.records import load
 
-BYTES = 5_000_000
+BYTES = 4_750_000
 FILES_PER_OPERATOR, OTHER_FILES = 2, 130
 
 

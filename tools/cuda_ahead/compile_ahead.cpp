@@ -12,6 +12,7 @@
 #include "backends/cuda/pointwise/text.h"
 #include "backends/cuda/programs/compiler.h"
 #include "backends/cuda/reduction/text.h"
+#include "dispatcher/table/op.h"
 
 namespace mytorch::cuda {
 namespace {
@@ -60,9 +61,11 @@ std::string folded(const Program& program, Code compute, uint8_t form, bool spli
 
 std::vector<std::string> texts() {
   std::vector<std::string> all;
-  for (const ProgramOp& op : all_programs()) {
-    for (int32_t v = 0; v < op.num_variants; ++v) {
-      const Program program(*op.variants[v]);
+  for (const OpEntry* entry : all_ops()) {
+    const OpInfo& op = *entry->info;
+    if (!op.has_kernel) continue;
+    for (int32_t v = 0; v < op.num_programs; ++v) {
+      const Program program(*op.programs[v]);
       for (const Code compute : {kFloat32, kBfloat16}) {
         if (!program.takes(compute)) continue;
         if (program.fold.empty()) {

@@ -12,7 +12,6 @@
 #include "backends/cuda/programs/loop.h"
 #include "backends/cuda/programs/program.h"
 #include "backends/cuda/programs/program_kernel.h"
-#include "backends/cuda/registry.h"
 #include "mytorch/backend/error.h"
 #include "mytorch/backend/tensor.h"
 
@@ -402,10 +401,6 @@ int64_t general_limit = [] {
 
 void compile_pointwise(const mt_program& program, mt_kernel_entry& kernel) {
   ProgramKernel<Variant>::fill(program, kTakes, kernel);
-}
-
-void register_pointwise(KernelEntries& kernels) {
-  ProgramKernel<Variant>::add_all(false, kTakes, kernels);
 }
 
 }  // namespace mytorch::cuda

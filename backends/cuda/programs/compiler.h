@@ -16,7 +16,7 @@ extern const std::string_view kFolds;
 // than this NVRTC. Throws Error(MT_ERROR_INTERNAL) with NVRTC's log.
 std::string compile(const std::string& text, int capability);
 // Like compile(), with a cache on disk: the folder MYTORCH_CACHE, or $XDG_CACHE_HOME/mytorch, or
-// ~/.cache/mytorch, and the kernels compiled ahead of time (ahead/compile_ahead.cpp) in
+// ~/.cache/mytorch, and the kernels compiled ahead of time (tools/cuda_ahead) in
 // lib/mytorch/cuda. A damaged entry is compiled again. If the folder cannot be written, nothing is
 // cached.
 std::string compile_cached(const std::string& text, int capability);

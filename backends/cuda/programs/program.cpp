@@ -131,6 +131,34 @@ const char* value_name(int32_t type, Code compute) {
   return is_float(compute) ? "float" : "int";
 }
 
+std::string contents_of(const mt_program& program) {
+  std::string bytes;
+  const auto add = [&](const auto& number) {
+    bytes.append(reinterpret_cast<const char*>(&number), sizeof(number));
+  };
+  const auto add_text = [&](const char* text) { bytes.append(text, std::strlen(text) + 1); };
+  add_text(program.name);
+  for (const mt_node& node : std::span(program.nodes, static_cast<size_t>(program.num_nodes))) {
+    add_text(node.op);
+    add(node.type);
+    add(node.a);
+    add(node.field);
+    add(node.component);
+    add(node.offset);
+    add(node.value);
+  }
+  add(program.num_nodes);
+  for (int32_t i = 0; i < program.num_outputs; ++i) {
+    add(program.outputs[i].node);
+    add(program.outputs[i].offset);
+  }
+  add_text(program.fold != nullptr ? program.fold : "");
+  add(program.step);
+  add(program.dim_offset);
+  add(program.dim_field);
+  return bytes;
+}
+
 Program::Program(const mt_program& program)
     : name(program.name),
       nodes(program.nodes, program.nodes + program.num_nodes),

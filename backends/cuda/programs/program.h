@@ -30,6 +30,9 @@ mt_dtype dtype_of_code(Code code);
 // "bool", "c64", "c128".
 const char* value_name(int32_t type, Code compute);
 
+// Returns bytes that are the same for programs alike in all that a Program is made of.
+std::string contents_of(const mt_program& program);
+
 class Program {
  public:
   explicit Program(const mt_program& program);
@@ -82,15 +85,5 @@ uint64_t operand_bits(const mt_tensor* operand, int32_t type, Code compute);
 // Appends a scalar argument or the element of a HOST operand, for any compute type.
 void write_number(const void* args, const Program::Argument& scalar, Code compute, Params& params);
 void write_operand(const mt_tensor* operand, int32_t type, Code compute, Params& params);
-
-// A pointwise or reduce operator of ops.yaml.
-struct ProgramOp {
-  const char* name;
-  uint64_t hash;
-  const mt_program* const* variants;
-  int32_t num_variants;
-};
-// Returns all of them; generated.
-std::span<const ProgramOp> all_programs();
 
 }  // namespace mytorch::cuda

@@ -1,11 +1,12 @@
-// Kernel entries for programs: one entry for all variants of an operator.
+// Kernel entries for programs: one for all types in which the host asks for a program.
 #pragma once
 
 #include <memory>
-#include <vector>
+#include <mutex>
+#include <string>
+#include <unordered_map>
 
 #include "backends/cuda/programs/program.h"
-#include "backends/cuda/registry.h"
 #include "mytorch/backend/error.h"
 
 namespace mytorch::cuda {
@@ -14,48 +15,29 @@ namespace mytorch::cuda {
 template <class Variant>
 class ProgramKernel {
  public:
-  // Fills `kernel` for one program, whose variant the host has chosen. `flags` are MT_TAKES_*.
+  // Fills `kernel` for a program. `flags` are MT_TAKES_*.
   static void fill(const mt_program& program, uint32_t flags, mt_kernel_entry& kernel) {
-    auto* made = new ProgramKernel;  // kernels are never destroyed
-    made->variants_.push_back(std::make_unique<Variant>(program));
-    made->takes_any_ = true;
-    made->fill(flags, kernel);
-  }
-  // Appends an entry for every operator of ops.yaml that is a reduction, or for every one that is
-  // not.
-  static void add_all(bool folds, uint32_t flags, KernelEntries& kernels) {
-    for (const ProgramOp& op : all_programs()) {
-      if ((op.variants[0]->fold != nullptr) != folds) continue;
-      auto* made = new ProgramKernel;
-      for (int32_t v = 0; v < op.num_variants; ++v) {
-        made->variants_.push_back(std::make_unique<Variant>(*op.variants[v]));
-      }
-      mt_kernel_entry kernel{};
-      kernel.op = op.name;
-      kernel.hash = op.hash;
-      made->fill(flags, kernel);
-      kernels.push_back(kernel);
-    }
-  }
-
- private:
-  void fill(uint32_t flags, mt_kernel_entry& kernel) {
     kernel.size = sizeof(mt_kernel_entry);
     kernel.name = "program";
     kernel.supports = nullptr;
     kernel.flags = flags;
     kernel.run = &run;
-    kernel.self = this;
-  }
-  static int run(void* self, mt_ctx* ctx, const void* args) noexcept {
-    const auto& op = *static_cast<const ProgramKernel*>(self);
-    const size_t variant = op.takes_any_ ? 0 : static_cast<const mt_args_header*>(args)->variant;
-    if (variant >= op.variants_.size()) return MT_DECLINED;
-    return sdk::guarded(ctx, [&] { op.variants_[variant]->run(*ctx, args); });
+    kernel.self = &variant_of(program);
   }
 
-  std::vector<std::unique_ptr<Variant>> variants_;
-  bool takes_any_ = false;
+ private:
+  // By contents, because the address of a program that is gone may be that of another one.
+  static Variant& variant_of(const mt_program& program) {
+    static std::mutex mutex;
+    static auto* const variants = new std::unordered_map<std::string, std::unique_ptr<Variant>>;
+    const std::scoped_lock lock(mutex);
+    std::unique_ptr<Variant>& variant = (*variants)[contents_of(program)];
+    if (variant == nullptr) variant = std::make_unique<Variant>(program);
+    return *variant;  // never destroyed
+  }
+  static int run(void* self, mt_ctx* ctx, const void* args) noexcept {
+    return sdk::guarded(ctx, [&] { static_cast<Variant*>(self)->run(*ctx, args); });
+  }
 };
 
 }  // namespace mytorch::cuda

@@ -17,7 +17,6 @@
 #include "backends/cuda/programs/program.h"
 #include "backends/cuda/programs/program_kernel.h"
 #include "backends/cuda/reduction/text.h"
-#include "backends/cuda/registry.h"
 #include "mytorch/backend/error.h"
 #include "mytorch/backend/tensor.h"
 
@@ -333,10 +332,6 @@ class Variant {
 
 void compile_reduce(const mt_program& program, mt_kernel_entry& kernel) {
   ProgramKernel<Variant>::fill(program, kTakes, kernel);
-}
-
-void register_reduce(KernelEntries& kernels) {
-  ProgramKernel<Variant>::add_all(true, kTakes, kernels);
 }
 
 }  // namespace mytorch::cuda

@@ -15,6 +15,7 @@
 #include "tests/backends/cuda/emulated/device.h"
 #include "tests/backends/cuda/emulated/kernels.h"
 #include "tests/backends/cuda/fused_program.h"
+#include "tests/backends/cuda/record_programs.h"
 #include "tests/backends/reference/fake_host.h"
 
 namespace mytorch::testing {

@@ -1,12 +1,10 @@
-// Kernels and programs by name, and numbers for their operands.
+// Kernels by name, and numbers for their operands.
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
-#include "backends/cuda/programs/program.h"
 #include "backends/cuda/registry.h"
 #include "mytorch/backend/philox.h"
 #include "tests/backends/reference/fake_host.h"
@@ -38,13 +36,6 @@ std::string run(void (*registers)(cuda::KernelEntries&), const char* op, Args& a
     return kernel.run(kernel.self, context.get(), &args) == MT_OK ? "" : context.error;
   }
   return "there is no kernel";
-}
-
-inline const mt_program* program_of(const std::string& op, int variant = 0) {
-  for (const cuda::ProgramOp& known : cuda::all_programs()) {
-    if (op == known.name) return known.variants[variant];
-  }
-  std::abort();
 }
 
 }  // namespace mytorch::testing

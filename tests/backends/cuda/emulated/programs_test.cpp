@@ -3,34 +3,27 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "backends/cuda/pointwise/text.h"
-#include "backends/cuda/programs/program.h"
-#include "backends/cuda/registry.h"
+#include "backends/cuda/programs/compile.h"
 #include "backends/cuda/runtime/faults.h"
 #include "mytorch/abi_ops.h"
 #include "tests/backends/cuda/emulated/device.h"
 #include "tests/backends/cuda/emulated/kernels.h"
+#include "tests/backends/cuda/record_programs.h"
 #include "tests/backends/reference/fake_host.h"
 
 namespace mytorch::testing {
 namespace {
 
-const mt_kernel_entry& kernel(const std::string& op) {
-  static const auto* const all = [] {
-    auto* list = new std::vector<mt_kernel_entry>;
-    cuda::register_pointwise(*list);
-    cuda::register_reduce(*list);
-    return list;
-  }();
-  for (const mt_kernel_entry& c : *all) {
-    if (op == c.op) return c;
-  }
-  std::abort();
+// Returns the kernel of a program, as the host asks for it.
+mt_kernel_entry kernel(const std::string& op, size_t variant, mt_dtype compute) {
+  mt_kernel_entry made{};
+  cuda::compile_program(*program_of(op, variant), compute, {}, made);
+  return made;
 }
 
 // Returns a complex tensor over the parts of a real one, whose last dimension is 2.
@@ -87,7 +80,7 @@ void check(const std::string& op, Args args, mt_dtype compute,
     }
   }
   TestContext context;
-  const mt_kernel_entry& ours = kernel(op);
+  const mt_kernel_entry ours = kernel(op, args.header.variant, compute);
   ASSERT_EQ(ours.run(ours.self, context.get(), &args), MT_OK) << context.error;
   mt_kernel_entry compiled{};
   compiled.size = sizeof(compiled);
@@ -364,9 +357,28 @@ TEST(EmulatedPointwise, DivisionByZeroRecordsAFault) {
   b.view().data<int32_t>()[49] = 0;
   args.header.size = sizeof(args);
   args.header.compute = sdk::dtype_of<int32_t>;
-  const mt_kernel_entry& ours = kernel("remainder.Tensor");
+  const mt_kernel_entry ours = kernel("remainder.Tensor", 0, args.header.compute);
   ASSERT_EQ(ours.run(ours.self, context.get(), &args), MT_OK) << context.error;
   EXPECT_EQ(site, 7u);
+}
+
+// Its kernels serve all types, also of a program that has moved, as those of a graph do.
+TEST(EmulatedProgram, IsTheSameIfItsContentsAre) {
+  const mt_program* const known = program_of("softplus");
+  const mt_kernel_entry ours = kernel("softplus", 0, sdk::dtype_of<float>);
+  EXPECT_EQ(ours.self, kernel("softplus", 0, sdk::dtype_of<double>).self);
+  std::vector<mt_node> nodes(known->nodes, known->nodes + known->num_nodes);
+  mt_program program = *known;
+  program.nodes = nodes.data();
+  mt_kernel_entry made{};
+  cuda::compile_program(program, sdk::dtype_of<float>, {}, made);
+  EXPECT_EQ(ours.self, made.self);
+  // The same memory, with another program in it.
+  for (mt_node& node : nodes) {
+    if (std::string(node.op) == "const") node.value += 1;
+  }
+  cuda::compile_program(program, sdk::dtype_of<float>, {}, made);
+  EXPECT_NE(ours.self, made.self);
 }
 
 // ---- reductions

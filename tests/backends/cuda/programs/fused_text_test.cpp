@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstdlib>
 #include <deque>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "backends/cuda/programs/compiler.h"
 #include "mytorch/backend/dtype.h"
 #include "tests/backends/cuda/fused_program.h"
+#include "tests/backends/cuda/record_programs.h"
 
 namespace mytorch::cuda {
 namespace {
@@ -20,12 +20,7 @@ using namespace fused_key;
 
 constexpr mt_dtype kF32 = sdk::dtype_of<float>, kI64 = sdk::dtype_of<int64_t>;
 
-const mt_program* program_of(const std::string& op) {
-  for (const ProgramOp& known : all_programs()) {
-    if (op == known.name) return known.variants[0];
-  }
-  std::abort();
-}
+using testing::program_of;
 
 mt_node node_of(const char* op, int32_t type, std::array<int32_t, 3> a = {-1, -1, -1}) {
   mt_node node{};

@@ -7,6 +7,7 @@
 #include "backends/cuda/pointwise/text.h"
 #include "backends/cuda/programs/compiler.h"
 #include "tests/backends/cuda/programs/joined.h"
+#include "tests/backends/cuda/record_programs.h"
 
 namespace mytorch::cuda {
 namespace {
@@ -49,14 +50,14 @@ TEST_P(PointwiseTexts, OfEveryProgramCompile) {
   Key prelude;
   prelude.set(kCompute, compute);
   Joined joined{pointwise_prelude(prelude)};
-  for (const ProgramOp& op : all_programs()) {
-    for (int32_t v = 0; v < op.num_variants; ++v) {
+  for (const testing::RecordPrograms& op : testing::record_programs()) {
+    for (size_t v = 0; v < op.variants.size(); ++v) {
       if (op.variants[v]->fold != nullptr) continue;
       const Program program(*op.variants[v]);
       if (!program.takes(compute)) continue;
       // Records promote integers to floating point for functions, so few integer variants are used.
       const bool is_float = compute >= kFloat16;
-      if (!is_float && v + 1 < op.num_variants) continue;
+      if (!is_float && v + 1 < op.variants.size()) continue;
       joined.add(pointwise_text(program, key_of(program, compute, form, input, run)));
     }
   }
@@ -84,11 +85,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Pins the text of one kernel, to reveal changes.
 TEST(PointwiseText, OfAddIsPinned) {
-  for (const ProgramOp& op : all_programs()) {
-    if (std::string(op.name) != "add.Tensor") continue;
-    const Program program(*op.variants[1]);
-    Key key = key_of(program, kBfloat16, kLine, Kind::kElements, 8);
-    EXPECT_EQ(pointwise_text(program, key), R"(
+  const Program program(*testing::program_of("add.Tensor", 1));
+  Key key = key_of(program, kBfloat16, kLine, Kind::kElements, 8);
+  EXPECT_EQ(pointwise_text(program, key), R"(
 // add.Tensor
 struct P {
   const bf16* i0;
@@ -135,7 +134,6 @@ extern "C" __global__ void __launch_bounds__(128, 10) kernel(const __grid_consta
   }
 }
 )");
-  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "backends/cuda/programs/compiler.h"
 #include "backends/cuda/reduction/text.h"
 #include "tests/backends/cuda/programs/joined.h"
+#include "tests/backends/cuda/record_programs.h"
 
 namespace mytorch::cuda {
 namespace {
@@ -25,8 +26,8 @@ class ReduceTexts : public ::testing::TestWithParam<Form> {};
 TEST_P(ReduceTexts, OfEveryProgramCompile) {
   const auto [name, compute, form, flags, run] = GetParam();
   Joined joined{std::string(kPrelude) + std::string(kFolds)};
-  for (const ProgramOp& op : all_programs()) {
-    for (int32_t v = 0; v < op.num_variants; ++v) {
+  for (const testing::RecordPrograms& op : testing::record_programs()) {
+    for (size_t v = 0; v < op.variants.size(); ++v) {
       if (op.variants[v]->fold == nullptr) continue;
       const Program program(*op.variants[v]);
       if (!program.takes(compute)) continue;
