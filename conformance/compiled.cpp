@@ -10,6 +10,7 @@
 #include "dispatcher/choice/choice.h"
 #include "graph/capture/capture.h"
 #include "graph/formats/saved.h"
+#include "graph/run/same_bits.h"
 #include "mytorch/autograd.h"
 #include "mytorch/compile.h"
 #include "mytorch/error.h"
@@ -106,7 +107,7 @@ std::string first_difference(const std::vector<Tensor>& found, const std::vector
     if (a.dtype() != b.dtype() || !(a.sizes() == b.sizes()) || !same_layout) {
       return "tensor " + std::to_string(i) + " has another type, shape or strides";
     }
-    if (storage_bytes(a.contiguous()) != storage_bytes(b.contiguous())) {
+    if (!graph::same_bits(a, b)) {
       return "tensor " + std::to_string(i) + " has other bits";
     }
   }
