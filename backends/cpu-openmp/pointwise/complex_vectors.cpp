@@ -264,8 +264,8 @@ void Div(const T* const* in, T* to, int64_t n) {
   });
 }
 
-// exp(x) (cos y + i sin y). Vectors with a number whose exp(x) is near the ends of the range, or
-// that is not finite, are left to the standard library.
+// exp(x) (cos y + i sin y). Numbers whose exp(x) is near the ends of the range, or that are not
+// finite, are left to the standard library.
 template <class T>
 void Exp(const T* const* in, T* to, int64_t n) {
   const Tag<T> d;
@@ -273,15 +273,17 @@ void Exp(const T* const* in, T* to, int64_t n) {
   const auto finite = hn::Set(d, std::numeric_limits<T>::max());
   ForEachPair<1>(in, to, n, [&](const T* const* at, T* out) HWY_ATTR {
     const auto z = LoadZ(at[0]);
-    if (HWY_LIKELY(
-            hn::AllTrue(d, hn::And(hn::Le(hn::Abs(z.re), most), hn::Le(hn::Abs(z.im), finite))))) {
-      const auto size = NodeExp(d, z.re);
-      StoreZ(Z<hn::Vec<Tag<T>>>{hn::Mul(size, NodeCos(d, z.im)), hn::Mul(size, NodeSin(d, z.im))},
-             out);
-      return;
-    }
+    const auto ordinary = hn::And(hn::Le(hn::Abs(z.re), most), hn::Le(hn::Abs(z.im), finite));
+    const auto size = NodeExp(d, z.re);
+    StoreZ(Z<hn::Vec<Tag<T>>>{hn::Mul(size, NodeCos(d, z.im)), hn::Mul(size, NodeSin(d, z.im))},
+           out);
+    if (HWY_LIKELY(hn::AllTrue(d, ordinary))) return;
+    HWY_ALIGN T given[2 * hn::MaxLanes(d)];  // `out` may be at[0]
+    StoreZ(z, given);
     for (size_t i = 0; i < 2 * hn::Lanes(d); i += 2) {
-      const std::complex<T> e = std::exp(std::complex<T>(at[0][i], at[0][i + 1]));
+      const T re = given[i], im = given[i + 1];
+      if (std::abs(re) <= hn::GetLane(most) && std::abs(im) <= hn::GetLane(finite)) continue;
+      const std::complex<T> e = std::exp(std::complex<T>(re, im));
       out[i] = e.real();
       out[i + 1] = e.imag();
     }

@@ -1,9 +1,8 @@
 // sin, cos, tan and their inverses.
 //
 // Moderate arguments are reduced by multiples of pi / 2 in three parts with FMA, which keeps full
-// relative accuracy near the zeros. Vectors that contain a large argument, and targets without FMA,
-// use libm for each lane: its Payne-Hanek reduction is exact for any argument. double's inverse
-// functions also use libm.
+// relative accuracy near the zeros. Large arguments, and targets without FMA, use libm: its
+// Payne-Hanek reduction is exact for any argument. double's inverse functions also use libm.
 #if defined(MYTORCH_SIMD_TRIG_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MYTORCH_SIMD_TRIG_INL_H_
 #undef MYTORCH_SIMD_TRIG_INL_H_
@@ -21,12 +20,6 @@ struct Quadrant {
   V r;                    // the argument less a multiple of pi / 2, in [-pi/4, pi/4]
   hn::VFromD<Bits<D>> n;  // that multiple, in the low bits
 };
-
-// Returns whether ReduceHalfPi supports every lane. False also for NaN.
-template <class D, class V>
-HWY_INLINE bool IsModerateAngle(D d, V a) {
-  return HWY_NATIVE_FMA && hn::AllTrue(d, hn::Lt(hn::Abs(a), SetFD(d, 1e4f, 1e6)));
-}
 
 template <class D, class V>
 HWY_INLINE Quadrant<D> ReduceHalfPi(D d, V a) {
@@ -83,31 +76,40 @@ HWY_INLINE V SinImpl(D d, V a) {
   return hn::Xor(v, hn::BitCast(d, sign));
 }
 
+// Returns by_vector() in the lanes whose angle ReduceHalfPi supports, and libm's result in the
+// others, NaN among them. So no lane depends on its neighbors: results have the same bits wherever
+// an element lies.
+template <class D, class V, class ByVector>
+HWY_INLINE V OfAngles(D d, V a, ByVector by_vector, hn::TFromD<D> (*libm)(hn::TFromD<D>)) {
+  if constexpr (HWY_NATIVE_FMA) {
+    const auto moderate = hn::Lt(hn::Abs(a), SetFD(d, 1e4f, 1e6));
+    const V r = by_vector();
+    if (HWY_LIKELY(hn::AllTrue(d, moderate))) return r;
+    return hn::IfThenElse(moderate, r, MapLanes(d, a, libm));
+  } else {
+    return MapLanes(d, a, libm);
+  }
+}
+
 template <class D, class V>
 HWY_INLINE V NodeSin(D d, V a) {
   using T = hn::TFromD<D>;
-  if (HWY_UNLIKELY(!IsModerateAngle(d, a))) {
-    return MapLanes(d, a, [](T x) -> T { return std::sin(x); });
-  }
-  return hn::IfThenElse(hn::Eq(a, hn::Zero(d)), a, SinImpl<0>(d, a));  // keeps -0
+  const auto by_vector = [&]() HWY_ATTR {
+    return hn::IfThenElse(hn::Eq(a, hn::Zero(d)), a, SinImpl<0>(d, a));  // keeps -0
+  };
+  return OfAngles(d, a, by_vector, [](T x) -> T { return std::sin(x); });
 }
 
 template <class D, class V>
 HWY_INLINE V NodeCos(D d, V a) {
   using T = hn::TFromD<D>;
-  if (HWY_UNLIKELY(!IsModerateAngle(d, a))) {
-    return MapLanes(d, a, [](T x) -> T { return std::cos(x); });
-  }
-  return SinImpl<1>(d, a);
+  const auto by_vector = [&]() HWY_ATTR { return SinImpl<1>(d, a); };
+  return OfAngles(d, a, by_vector, [](T x) -> T { return std::cos(x); });
 }
 
 template <class D, class V>
-HWY_INLINE V NodeTan(D d, V a) {
-  using T = hn::TFromD<D>;
+HWY_INLINE V TanImpl(D d, V a) {
   using U = hn::TFromD<Bits<D>>;
-  if (HWY_UNLIKELY(!IsModerateAngle(d, a))) {
-    return MapLanes(d, a, [](T x) -> T { return std::tan(x); });
-  }
   const Bits<D> du;
   const Quadrant<D> q = ReduceHalfPi(d, a);
   const V z = hn::Mul(q.r, q.r);
@@ -118,6 +120,13 @@ HWY_INLINE V NodeTan(D d, V a) {
   const V quotient = hn::Div(hn::IfThenElse(odd, c, s), hn::IfThenElse(odd, s, c));
   const V sign = hn::BitCast(d, hn::ShiftLeft<sizeof(U) * 8 - 1>(low));
   return hn::IfThenElse(hn::Eq(a, hn::Zero(d)), a, hn::Xor(quotient, sign));  // keeps -0
+}
+
+template <class D, class V>
+HWY_INLINE V NodeTan(D d, V a) {
+  using T = hn::TFromD<D>;
+  const auto by_vector = [&]() HWY_ATTR { return TanImpl(d, a); };
+  return OfAngles(d, a, by_vector, [](T x) -> T { return std::tan(x); });
 }
 
 // atan(t) for t in [0, 1], float.
