@@ -19,6 +19,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/runtime/processors.h"
@@ -195,8 +196,17 @@ struct LoopKind {
 };
 
 LoopKind& kind_of(uintptr_t key) {
-  thread_local constinit std::array<LoopKind, 64> kinds{};
-  LoopKind& kind = kinds[(key ^ key >> 6 ^ key >> 12) % kinds.size()];
+  // On the heap: a library that is opened at run time has little room for its threads' variables.
+  using Kinds = std::array<LoopKind, 64>;
+  thread_local constinit Kinds* kinds = nullptr;
+  if (kinds == nullptr) [[unlikely]] {
+    kinds = new Kinds{};
+    struct Reaper {
+      ~Reaper() { delete std::exchange(kinds, nullptr); }  // loops may follow, at the exit
+    };
+    thread_local const Reaper reaper;
+  }
+  LoopKind& kind = (*kinds)[(key ^ key >> 6 ^ key >> 12) % kinds->size()];
   if (kind.key != key) kind = {key, 0, 0};
   return kind;
 }
