@@ -37,6 +37,17 @@ struct SavedForm {
   std::string str() const { return absl::StrCat(dtype_name(dtype), " ", shape_str(sizes)); }
 };
 
+uint32_t version_of(const Tensor& value) {
+  const mt_storage* const storage = value.impl()->abi.storage;
+  return storage != nullptr ? static_cast<uint32_t>(storage->version) : 0;
+}
+
+// A value that was computed again, with the version of its memory.
+struct CheckedValue {
+  Tensor value;
+  uint32_t version = 0;
+};
+
 // Represents the node in messages about saved inputs.
 class CheckpointInputs final : public Node {
  public:
@@ -98,8 +109,14 @@ class Frame : public std::enable_shared_from_this<Frame> {
            "outside the checkpoint");
     }
     if (index < kept_.size()) return kept_[index];
-    if (index >= values_.size() || !values_[index].defined()) recompute();
-    return std::exchange(values_[index], Tensor());
+    if (index >= values_.size() || !values_[index].value.defined()) recompute();
+    const auto [value, version] = std::exchange(values_[index], {});
+    if (version_of(value) != version) {
+      fail(ErrorCode::kValue, "[checkpoint] saved value ", index, ", ", SavedForm(value).str(),
+           ", is overwritten in place behind the operator that needs it for its gradient: use the "
+           "form that returns a new tensor");
+    }
+    return value;
   }
 
   void recompute() {
@@ -136,7 +153,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
                  form.str(), "; in the forward it was ", forms_[index].str(),
                  ": the function must compute the same both times");
           }
-          values_.push_back(value);
+          values_.push_back({value, version_of(value)});
           return nullptr;
         },
         // The graph made here is dropped; nothing runs backward through it.
@@ -159,7 +176,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   std::vector<Tensor> kept_;  // all values, if they cannot be computed again
   bool in_forward_ = false;
   std::recursive_mutex mutex_;  // several threads may run its backward, which may nest
-  std::vector<Tensor> values_;
+  std::vector<CheckedValue> values_;
 };
 
 }  // namespace

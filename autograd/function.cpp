@@ -229,13 +229,21 @@ void FunctionNode::apply(Tensor* grads, Tensor* out) {
          num_edges(), " arguments");
   }
   for (uint32_t i = 0; i < num_edges(); ++i) {
-    if (!wants(i) || !results[i].defined()) continue;
-    out[i] = std::move(results[i]);
-    if (context.once_differentiable_ && differentiated) {
-      auto refusal = make_node<NotDifferentiable>(0, 1, name_);
-      out[i] = out[i].detach();
-      set_history(out[i], refusal);
-    }
+    if (wants(i) && results[i].defined()) out[i] = std::move(results[i]);
+  }
+  if (!context.once_differentiable_ || !differentiated) return;
+  // A node that refuses, with edges to all that the gradients depend on, so that a search for a
+  // path finds it.
+  auto refusal = make_node<NotDifferentiable>(num_edges() + num_inputs(), num_edges(), name_);
+  for (uint32_t k = 0; k < num_edges(); ++k) NodeAccess::set_edge(refusal.get(), k, edges()[k]);
+  for (uint32_t k = 0; k < num_inputs(); ++k) {
+    if (!gradients[k].defined() || !requires_grad(gradients[k])) continue;
+    NodeAccess::set_edge(refusal.get(), num_edges() + k, edge_of(gradients[k].impl()));
+  }
+  for (uint32_t i = 0; i < num_edges(); ++i) {
+    if (!wants(i) || !out[i].defined()) continue;
+    out[i] = out[i].detach();
+    set_history(out[i], refusal, i);
   }
 }
 

@@ -414,8 +414,21 @@ Tensors<2> var_mean(const Tensor& self, OptionalIntList dim, const Scalar& corre
 
 Tensor vector_norm(const Tensor& self, const Scalar& ord, OptionalIntList dim, bool keepdim,
                    std::optional<ScalarType> dtype) {
-  const Tensor size = mytorch::abs(as_given(self, dtype, "linalg_vector_norm"));
-  return mytorch::linalg_vector_norm(size, ord, dim, keepdim);
+  const Tensor x = as_given(self, dtype, "linalg_vector_norm");
+  if (ord == Scalar(2) || ord == Scalar(2.0)) {  // smooth at elements of 0, which abs is not
+    Dims dims;
+    if (dim.has_value()) {
+      for (const int64_t d : *dim) dims.push_back(wrap_dim(d, x.dim(), "linalg_vector_norm"));
+    }
+    if (dims.empty()) {
+      for (int64_t d = 0; d < x.dim(); ++d) dims.push_back(d);
+    }
+    if (x.dim() == 0) dims.clear();
+    dims.push_back(x.dim());  // of the parts
+    const Tensor norm = mytorch::linalg_vector_norm(parts_of(x), ord, as_list(dims), keepdim);
+    return keepdim ? mytorch::squeeze(norm, -1) : norm;
+  }
+  return mytorch::linalg_vector_norm(mytorch::abs(x), ord, dim, keepdim);
 }
 
 Tensor cumsum(const Tensor& self, int64_t dim, std::optional<ScalarType> dtype) {

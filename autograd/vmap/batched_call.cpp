@@ -5,6 +5,8 @@
 #include "autograd/vmap/rules.h"
 #include "core/types/errors.h"
 #include "dispatcher/frame/kernel_call.h"
+#include "mytorch/grad_mode.h"
+#include "mytorch/ops/clone.h"
 #include "mytorch/ops/expand.h"
 #include "mytorch/ops/select.h"
 #include "mytorch/ops/stack.h"
@@ -277,8 +279,18 @@ std::vector<Value> BatchedCall::loop() {
 }
 
 void write_form(const OpInfo& op, int outs, bool inplace, const std::vector<Value>& args) {
-  std::vector<Value> results;
-  op.boxed(args.data() + (inplace ? 0 : outs), &results);
+  std::vector<Value> results, given(args.begin() + (inplace ? 0 : outs), args.end());
+  // Backward reads the operand as it was.
+  if (inplace && grad_enabled()) {
+    const Tensor before = mytorch::clone(args[0].tensor());
+    for (Value& value : given) {
+      const auto* tensor = std::get_if<Tensor>(&value.variant());
+      if (tensor != nullptr && tensor->defined() && tensor->is_same(args[0].tensor())) {
+        value = before;
+      }
+    }
+  }
+  op.boxed(given.data(), &results);
   std::vector<Tensor> found;
   for (const Value& result : results) found.push_back(result.tensor());
   for (int i = 0; i < outs; ++i) {

@@ -1,12 +1,15 @@
-// Gradients that other frameworks were reported to compute wrongly. Each test names the report;
-// expected values follow from the formulas.
+// Gradients that other frameworks were reported to compute wrongly, and kin of these. Tests name
+// the report, if there is one; expected values follow from the formulas.
 #include <cmath>
+#include <complex>
 #include <functional>
 #include <limits>
 
 #include "mytorch/autograd.h"
+#include "mytorch/autograd/checkpoint.h"
 #include "mytorch/autograd/functional.h"
 #include "mytorch/autograd/gradcheck.h"
+#include "mytorch/autograd/vmap.h"
 #include "mytorch/mytorch.h"
 #include "tests/autograd/util.h"
 
@@ -267,6 +270,58 @@ TEST(ReportedGradients, PoissonLossOfCountsOfZero) {
   EXPECT_EQ(found[0], 0);
   EXPECT_EQ(found[1], 0);
   EXPECT_NEAR(found[2], std::log(2.0) + 0.25, 1e-15);  // of n log n - n + log(2 pi n) / 2
+}
+
+// pytorch/pytorch#26546: values that a checkpoint computes again, and the function then overwrites.
+TEST(ReportedGradients, CheckpointsSeeWritesToSavedValues) {
+  const auto f = [](bool overwrite) {
+    const Tensor x = tensor({2.}).requires_grad_();
+    autograd::checkpoint(
+        [=](const std::vector<Tensor>& in) {
+          Tensor y = in[0].exp();
+          if (overwrite) {
+            y.mul_(2);
+          } else {
+            y = y * 2;
+          }
+          return std::vector<Tensor>{y};
+        },
+        {x})[0]
+        .sum()
+        .backward();
+    return x.grad().item<double>();
+  };
+  EXPECT_NEAR(f(false), 2 * std::exp(2), 1e-5);
+  EXPECT_THROW(f(true), Error);
+}
+
+// The norm of complex vectors is smooth where an element is 0.
+TEST(ReportedGradients, SecondDerivativesOfComplexNormsBesideZero) {
+  const Tensor z =
+      tensor(std::vector<std::complex<double>>{{0, 0}, {3, 4}}, kComplexDouble).requires_grad_();
+  const Tensor first = autograd::grad({linalg_vector_norm(z)}, {z}, {}, {.create_graph = true})[0];
+  const Tensor second = autograd::grad({real(first)[0]}, {z})[0];
+  EXPECT_NEAR(real(second)[0].item<double>(), 0.2, 1e-12);
+  EXPECT_NEAR(real(second)[1].item<double>(), 0, 1e-12);
+  const Tensor rows = randn({3, 4, 5}, kComplexDouble, {}, Generator(1));
+  for (const bool keep : {false, true}) {
+    const Tensor expected = linalg_vector_norm(abs(rows), 2, {-1, 0}, keep);
+    EXPECT_TRUE(allclose(linalg_vector_norm(rows, 2, {-1, 0}, keep), expected));
+    const Tensor one = rows.flatten()[0];
+    EXPECT_TRUE(allclose(linalg_vector_norm(one, 2, {-1}, keep), abs(one)));
+  }
+}
+
+// In-place products under vmap overwrote the factor that backward reads.
+TEST(ReportedGradients, InPlaceProductsUnderVmap) {
+  const auto f = [](const Tensor& r) {
+    Tensor y = r * 2;
+    y.mul_(r);
+    return y.sum();
+  };
+  const Tensor x = tensor({{1., 2.}, {3., 4.}}).requires_grad_();
+  autograd::vmap(f)(x).sum().backward();
+  EXPECT_EQ(values(x.grad()), (std::vector<double>{4, 8, 12, 16}));
 }
 
 }  // namespace
