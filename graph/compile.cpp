@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "autograd/access.h"
+#include "autograd/vmap/batched.h"
 #include "core/types/errors.h"
 #include "graph/breaks/session.h"
 #include "graph/capture/capture.h"
@@ -95,6 +96,8 @@ struct Cache::Impl {
     // Inside another recording, the function becomes a part of it.
     if ((thread_state.wanted & kLayerCapture) != 0 || allowed == CompileSwitch::kOff)
       return function();
+    // A graph knows no examples of a batch.
+    if (autograd::batch::inside()) return function();
     const char* reason = "this is the first call";
     for (auto each = recordings.begin(); each != recordings.end(); ++each) {
       const char* differs = each->guards.mismatch(arguments, constants, each->forward());

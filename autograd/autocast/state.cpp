@@ -4,6 +4,7 @@
 #include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
 #include "mytorch/autocast.h"
+#include "mytorch/options_epoch.h"
 
 namespace mytorch {
 namespace autocast {
@@ -67,6 +68,7 @@ bool is_autocast_enabled(Device device) { return state.enabled(slot_of(device));
 void set_autocast_enabled(Device device, bool on) { set_enabled(slot_of(device), on); }
 ScalarType get_autocast_dtype(Device device) { return dtype_of(slot_of(device)); }
 void set_autocast_dtype(Device device, ScalarType dtype) {
+  if (get_autocast_dtype(device) != dtype) options_changed();
   set_dtype(slot_of(device), dtype, "set_autocast_dtype");
 }
 bool is_autocast_cache_enabled() { return state.cache_enabled; }

@@ -246,6 +246,16 @@ TensorImpl* new_view(TensorImpl* of, IntList sizes, IntList strides, int64_t off
   return impl;
 }
 
+TensorImpl* new_header(TensorImpl* of, IntList sizes, IntList strides, ScalarType dtype) {
+  TensorImpl* impl = new_view(of, sizes, strides, 0, dtype);
+  if (impl->base == nullptr) {
+    release_storage(impl->storage);  // `of` holds it, too
+    impl->base = of;
+    detail::retain(of);
+  }
+  return impl;
+}
+
 TensorImpl* new_alias(TensorImpl* of) {
   TensorImpl* impl = blank(of->abi.dl.ndim);
   detail::retain(of->storage);

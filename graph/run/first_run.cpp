@@ -60,7 +60,7 @@ class FirstRun {
         return known;
       }
     }
-    TensorImpl* impl = new_view(parts_.empty.impl(), sizes, strides, 0, dtype);
+    TensorImpl* impl = new_header(parts_.empty.impl(), sizes, strides, dtype);
     impl->abi.flags = like.flags;
     impl->abi.layout = like.layout;
     impl->abi.dl.device = like.dl.device;

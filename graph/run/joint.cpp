@@ -12,18 +12,20 @@
 #include "mytorch/autograd/function.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops.h"
+#include "ops/creation.h"
 
 namespace mytorch::graph {
 namespace {
 
+// Also a leaf, such as an argument that is returned as it came, unless gradients are off.
 bool is_differentiable(const Tensor& result) {
-  return result.defined() && result.requires_grad() && !result.is_leaf();
+  return result.defined() && result.requires_grad() && (!result.is_leaf() || grad_enabled());
 }
 
-// Returns memory like a result, for its gradient.
-Tensor like(const Tensor& result) {
+// Returns memory like a result, for its gradient; dense, where the result has gaps or overlaps.
+Tensor gradient_for(const Tensor& result) {
   const LayerMask masked(~0u);
-  return empty_strided(result.sizes(), result.strides(),
+  return empty_strided(result.sizes(), as_list(packed_like(result.sizes(), result.strides())),
                        TensorOptions(result.dtype()).device(result.device()));
 }
 
@@ -81,11 +83,19 @@ struct Joint::Splitter {
   void find_reads() {
     const Graph& backward = to.backward_.graph;
     reads_buffer.resize(from.graph.buffers.size());
+    std::vector<bool> written(from.graph.buffers.size());  // by backward itself
+    for (const GraphNode& node : backward.nodes) {
+      node.for_each_written([&](ValueId id) { written[buffer_of(id)] = true; });
+    }
     std::vector<bool> seen(from.graph.values.size());
     const auto read = [&](ValueId id) {
       if (id == kNoValue || seen[static_cast<size_t>(id)]) return;
       seen[static_cast<size_t>(id)] = true;
       const size_t buffer = buffer_of(id);
+      if (!reads_buffer[buffer] && !written[buffer] &&
+          from.graph.buffers[buffer].origin == BufferOrigin::kOutside) {
+        to.saved_outside_.push_back(from.graph.buffers[buffer].index);
+      }
       reads_buffer[buffer] = true;
       if (from.graph.buffers[buffer].origin == BufferOrigin::kInside && made_in_forward[buffer]) {
         saved.push_back(id);
@@ -149,7 +159,7 @@ Joint::Joint(OperatorCapture* capture, const std::vector<Tensor>& arguments,
     differentiable_.push_back(is_differentiable(results[i]));
     if (!differentiable_.back()) continue;
     outputs.push_back(results[i]);
-    gradients.push_back(like(results[i]));
+    gradients.push_back(gradient_for(results[i]));
     capture->add_argument(gradients.back());
     gradients_.push_back(i);
   }
@@ -183,6 +193,7 @@ std::shared_ptr<Joint> Joint::at_other_sizes(Recorded forward, Recorded backward
   made->forward_ = std::move(forward);
   made->backward_ = std::move(backward);
   made->saved_arguments_ = saved_arguments_;
+  made->saved_outside_ = saved_outside_;
   made->gradients_ = gradients_;
   made->gradient_values_ = gradient_values_;
   return made;
@@ -209,7 +220,7 @@ std::vector<Tensor> Joint::backward(const std::vector<Tensor>& saved,
   }
   arguments.insert(arguments.end(),
                    saved.begin() + static_cast<std::ptrdiff_t>(saved_arguments_.size()),
-                   saved.end());
+                   saved.end() - static_cast<std::ptrdiff_t>(saved_outside_.size()));
   if (plan_ != nullptr) return plan_->run(arguments);
   std::vector<Tensor> results;
   planned_ = optimized(backward_, options_, &rewritten_);
@@ -240,6 +251,10 @@ void Joint::attach(const std::shared_ptr<Joint>& joint, const std::vector<Tensor
   }
   saved.insert(saved.end(), results->begin() + static_cast<std::ptrdiff_t>(joint->num_results_),
                results->end());
+  // Backward reads these where they are. Saving them tells whether they are still as they were.
+  for (const int32_t i : joint->saved_outside_) {
+    saved.push_back(joint->backward_.outside[static_cast<size_t>(i)]);
+  }
   results->resize(joint->num_results_);
   // A tensor that is several results has a history once.
   for (size_t i = 0; i < results->size(); ++i) {

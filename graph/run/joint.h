@@ -57,6 +57,7 @@ class Joint {
   std::vector<int32_t> inputs_;       // the arguments that require gradients
   Recorded forward_, backward_;
   std::vector<int32_t> saved_arguments_;  // of the function, that backward reads
+  std::vector<int32_t> saved_outside_;    // tensors from outside that backward reads
   std::vector<size_t> gradients_;         // the results whose gradients backward reads
   std::vector<ValueId> gradient_values_;  // their values in the graph
   const PassOptions options_;

@@ -70,7 +70,7 @@ void move(PlanMemory& memory, Storage* storage, bool counted, int64_t begin) {
 
 const Tensor& header_like(PlanParts& parts, PlanMemory& memory, const mt_tensor& like,
                           int64_t offset, IntList sizes, IntList strides) {
-  TensorImpl* impl = new_view(parts.empty.impl(), sizes, strides, 0, from_abi(like.dl.dtype));
+  TensorImpl* impl = new_header(parts.empty.impl(), sizes, strides, from_abi(like.dl.dtype));
   const uint32_t flags = impl->abi.flags;
   for (const auto& [known, at] : memory.headers) {
     const TensorImpl& other = *known.impl();

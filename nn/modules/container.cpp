@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/types/errors.h"
+#include "mytorch/options_epoch.h"
 
 namespace mytorch::nn {
 namespace {
@@ -31,6 +32,7 @@ bool has_key(std::string_view name, const std::vector<std::string>& keys) {
 // ---- modules ----
 
 void Module::register_any(NamedAny module) {
+  options_changed();
   add_shared(std::move(module.name_), std::move(module.module_), module.copy_);
 }
 

@@ -7,6 +7,7 @@
 #include "mytorch/grad_mode.h"
 #include "mytorch/nn/archive.h"
 #include "mytorch/nn/module.h"
+#include "mytorch/options_epoch.h"
 
 namespace mytorch::nn {
 namespace {
@@ -90,7 +91,13 @@ LoadReport Module::load_state_dict(const TensorMap& state, bool strict) {
   }
   if (!misfits.empty()) fail(ErrorCode::kShape, "[load_state_dict] ", misfits);
   NoGradGuard no_grad;
-  for (const auto& [to, from] : copies) to.copy_(from);
+  bool has_masters = false;
+  for (const auto& [to, from] : copies) {
+    to.copy_(from);
+    has_masters = has_masters || to.element_size() == 2;
+  }
+  // Recorded steps keep master weights, which now follow from these.
+  if (has_masters) options_changed();
   return report;
 }
 

@@ -8,6 +8,7 @@
 #include "mytorch/ops/clone.h"
 #include "mytorch/ops/fill_.h"
 #include "mytorch/ops/full.h"
+#include "mytorch/options_epoch.h"
 
 namespace mytorch::nn::optim {
 
@@ -25,7 +26,9 @@ void Optimizer::count(Batch& batch) {
       groups_[batch.group].begin(), groups_[batch.group].end(),
       [&](const Slot& slot) { return one.counter.defined() && slot.counter.is_same(one.counter); });
   if (sharing != static_cast<std::ptrdiff_t>(batch.slots.size())) {
-    // There is no counter yet, or it also counts the steps of other slots.
+    // There is no counter yet, or it also counts the steps of other slots, which recorded steps
+    // would count on.
+    if (one.counter.defined()) options_changed();
     Tensor own;
     run_uncaptured(device, [&] {
       own = one.counter.defined() ? clone(one.counter)

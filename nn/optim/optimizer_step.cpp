@@ -44,7 +44,8 @@ void Optimizer::follow(size_t group, Slot& slot) const {
   const Types types = this->types(group, slot.parameter);
   const auto move = [&](Tensor& tensor, ScalarType dtype) {
     if (!tensor.defined() || (tensor.dtype() == dtype && tensor.device() == device)) return;
-    tensor.set_data(tensor.to(device, dtype));
+    // A step that is recorded begins with the converted state.
+    run_uncaptured(device, [&] { tensor.set_data(tensor.to(device, dtype)); });
   };
   for (size_t i = 0; i < state_names_.size(); ++i) {
     move(slot.state[i], state_layout(i, slot.parameter).number ? kFloat64 : types.state);

@@ -1,6 +1,11 @@
-// Compiled functions that other frameworks were reported to run wrongly. Each test names the
-// report; the function that is not compiled gives the expected values.
+// Compiled functions that other frameworks were reported to run wrongly, and kin of these.
+// Tests name the report, if there is one; the function that is not compiled gives the expected
+// values.
+#include <tuple>
+
 #include "mytorch/autograd/checkpoint.h"
+#include "mytorch/autograd/functional.h"
+#include "mytorch/autograd/vmap.h"
 #include "mytorch/compile.h"
 #include "mytorch/mytorch.h"
 #include "tests/autograd/util.h"
@@ -307,6 +312,199 @@ TEST(ReportedCompiled, CheckpointsDrawOnce) {
     y.sum().backward();
     EXPECT_EQ(values(x.grad()), values(y)) << i;
   }
+}
+
+// Results that are arguments, or tensors from outside, lost their gradients.
+TEST(ReportedCompiled, ArgumentsThatAreReturnedHaveGradients) {
+  const Tensor w = full({2}, 3.0).requires_grad_();
+  auto same = compile([](const Tensor& x) { return dropout(x, 0.5, false); });
+  auto both = compile([](const Tensor& x) { return std::tuple(x, x * 2); });
+  auto outside = compile([&](const Tensor& x) { return std::tuple(w, w * x); });
+  for (int i = 0; i < 4; ++i) {
+    const Tensor x = ones({2}).requires_grad_();
+    same(x).sum().backward();
+    EXPECT_EQ(values(x.grad()), (std::vector<double>{1, 1})) << i;
+    const auto [p, q] = both(x);
+    (p + q).sum().backward();
+    EXPECT_EQ(values(x.grad()), (std::vector<double>{4, 4})) << i;
+    w.set_grad({});
+    const auto [a, b] = outside(ones({2}));
+    (a + b).sum().backward();
+    EXPECT_EQ(values(w.grad()), (std::vector<double>{2, 2})) << i;
+  }
+}
+
+// Backward of a compiled function read what was written after its forward.
+TEST(ReportedCompiled, WritesBetweenForwardAndBackwardAreErrors) {
+  const Tensor w = full({1}, 2.0).requires_grad_(), buffer = full({1}, 3.0);
+  auto f = compile([&](const Tensor& x) { return (x * w * w * buffer).sum(); });
+  for (int i = 0; i < 4; ++i) {
+    const Tensor before = f(ones({1}));
+    before.backward();
+    EXPECT_EQ(w.grad().item<float>(), 12) << i;
+    w.set_grad({});
+    for (const Tensor& written : {w, buffer}) {
+      const Tensor loss = f(ones({1}));
+      {
+        const NoGradGuard no_grad;
+        written.add_(0);
+      }
+      EXPECT_THROW(loss.backward(), Error) << i;
+      w.set_grad({});
+    }
+  }
+}
+
+// The second derivative of a function with one derivative is an error, not
+// 0, whatever asks for it.
+TEST(ReportedCompiled, SecondDerivativesAreRefused) {
+  auto f = compile([](const Tensor& x) { return (x * x).sin().sum(); });
+  const Tensor x = ones({2}), leaf = ones({2}).requires_grad_();
+  f(leaf);  // the function itself, which has all derivatives
+  EXPECT_THROW(autograd::jvp(f, x, ones({2})), Error);
+  EXPECT_THROW(autograd::hessian(f, x), Error);
+  const Tensor gradient = autograd::grad({f(leaf)}, {leaf}, {}, {.create_graph = true})[0];
+  EXPECT_THROW(autograd::grad({(gradient * leaf).sum()}, {leaf}), Error);
+}
+
+// Results that are views with gaps.
+TEST(ReportedCompiled, ViewsWithGapsHaveGradients) {
+  auto f = compile([](const Tensor& x) {
+    const Tensor y = x * 2;
+    return std::tuple(y.select(1, 0), y.select(0, 1).unsqueeze(0).expand({3, 2}), y.diagonal());
+  });
+  for (int i = 0; i < 3; ++i) {
+    const Tensor x = ones({2, 2}).requires_grad_();
+    const auto [column, rows, diagonal] = f(x);
+    (column.sum() + rows.sum() + diagonal.sum()).backward();
+    EXPECT_EQ(values(x.grad()), (std::vector<double>{4, 0, 8, 8})) << i;
+  }
+}
+
+// vmap of a compiled function took the graph of one example.
+TEST(ReportedCompiled, VmapRunsTheFunctionForEachExample) {
+  auto f = compile([](const Tensor& x) { return (x * x).sum(); });
+  const Tensor x = arange(6).to(kFloat32).view({2, 3});
+  for (int i = 0; i < 3; ++i) {
+    f(ones({3}));
+    const Tensor found = autograd::vmap([&](const Tensor& row) { return f(row); })(x);
+    EXPECT_EQ(values(found), (std::vector<double>{5, 50})) << i;
+  }
+}
+
+// Memory of arguments was released twice after calls in inference mode.
+TEST(ReportedCompiled, InferenceModePlansHoldNoMemoryTwice) {
+  const Tensor x = ones({4});
+  {
+    auto f = compile([](const Tensor& of) { return of * 2; });
+    const InferenceMode inference;
+    for (int i = 0; i < 3; ++i) f(x);
+  }
+  const Tensor others[] = {full({4}, 7), full({4}, 8), full({4}, 9)};
+  EXPECT_EQ(values(x), (std::vector<double>{1, 1, 1, 1}));
+  EXPECT_EQ(others[2][0].item<float>(), 9);
+}
+
+// The running statistics of a layer that backward computes again are not among what it needs.
+TEST(ReportedCompiled, CheckpointedNormsMayRunTwiceBeforeBackward) {
+  nn::BatchNorm1d norm(2);
+  auto f = compile([&](const Tensor& x) {
+    return autograd::checkpoint(
+        [&](const std::vector<Tensor>& in) { return std::vector<Tensor>{norm(in[0]).square()}; },
+        {x})[0];
+  });
+  const Tensor x = tensor({{1., 2.}, {3., 5.}, {4., 1.}}).requires_grad_();
+  for (int i = 0; i < 3; ++i) {
+    const Tensor first = f(x), second = f(x);
+    EXPECT_NO_THROW((first + second).sum().backward()) << i;
+  }
+}
+
+// Weights that the recorded function itself clamps before its step.
+TEST(ReportedCompiled, StepsSeeWritesToWeightsOf16Bits) {
+  const auto train = [](bool compiled) {
+    const Tensor w = full({1}, 1.0, kBFloat16).requires_grad_();
+    nn::optim::SGD optimizer({w}, {.lr = 0.5});
+    const auto step = [&](const Tensor& x) {
+      {
+        const NoGradGuard no_grad;
+        w.clamp_(0, 1);
+      }
+      optimizer.zero_grad();
+      (w * x).sum().backward();
+      optimizer.step();
+      return x * 1;
+    };
+    auto recorded = compile(step);
+    step(ones({1}, kBFloat16));
+    for (int i = 0; i < 6; ++i) {
+      const Tensor x = full({1}, i % 2 == 0 ? 1.0 : -3.0, kBFloat16);
+      compiled ? recorded(x) : step(x);
+    }
+    return w.item<float>();
+  };
+  EXPECT_EQ(train(true), train(false));
+}
+
+// Steps that are recorded follow what happened to the model before, and the
+// counts of all parameters go on.
+TEST(ReportedCompiled, StepsFollowTheModel) {
+  const auto train = [](bool compiled) {
+    manual_seed(3);
+    nn::Linear layer(2, 1);
+    nn::optim::SGD optimizer(layer.parameters(), {.lr = 0.1, .momentum = 0.9});
+    const auto step = [&](const Tensor& x) {
+      optimizer.zero_grad();
+      layer(x).sum().backward();
+      optimizer.step();
+      return x * 1;
+    };
+    step(ones({1, 2}));
+    layer.to(kFloat64);
+    auto recorded = compile(step);
+    const Tensor x = ones({1, 2}, kFloat64);
+    for (int i = 0; i < 4; ++i) compiled ? recorded(x) : step(x);
+    return values(layer.bias());
+  };
+  EXPECT_EQ(train(true), train(false));
+
+  const auto freeze = [](bool compiled) {
+    const Tensor p = ones({1}).requires_grad_(), q = ones({1}).requires_grad_();
+    nn::optim::Adam optimizer({p, q}, {.lr = 0.1});
+    const auto step = [&](const Tensor& x) {
+      optimizer.zero_grad();
+      (p * p * x + q * q * x).sum().backward();
+      optimizer.step();
+      return x * 1;
+    };
+    auto recorded = compile(step);
+    const auto run = [&](int times) {
+      for (int i = 0; i < times; ++i) compiled ? recorded(ones({1})) : step(ones({1}));
+    };
+    run(3);
+    p.requires_grad_(false);
+    run(1);
+    p.requires_grad_(true);
+    run(3);
+    return std::vector<double>{p.item<double>(), q.item<double>()};
+  };
+  const std::vector<double> found = freeze(true), expected = freeze(false);
+  for (size_t i = 0; i < 2; ++i) EXPECT_NEAR(found[i], expected[i], 1e-6) << i;
+
+  nn::Linear layer(1, 1, {.bias = false});
+  layer.to(kBFloat16);
+  nn::optim::SGD optimizer(layer.parameters(), {.lr = 0.5});
+  auto step = compile([&](const Tensor& x) {
+    optimizer.zero_grad();
+    layer(x).sum().backward();
+    optimizer.step();
+    return x * 1;
+  });
+  const Tensor x = ones({1, 1}, kBFloat16);
+  for (int i = 0; i < 3; ++i) step(x);
+  layer.load_state_dict({{"weight", full({1, 1}, 5)}});
+  for (int i = 0; i < 2; ++i) step(x);
+  EXPECT_EQ(layer.weight().item<float>(), 4);
 }
 
 }  // namespace

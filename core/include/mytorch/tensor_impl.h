@@ -82,6 +82,9 @@ TensorImpl* new_view(TensorImpl* of, IntList sizes, IntList strides, int64_t off
 // The same for a view of another type, in whose elements the strides are.
 TensorImpl* new_view(TensorImpl* of, IntList sizes, IntList strides, int64_t offset,
                      ScalarType dtype);
+// The same at the first element, with a base also in inference mode: the tensor does not hold the
+// storage, so that its owner may give it another.
+TensorImpl* new_header(TensorImpl* of, IntList sizes, IntList strides, ScalarType dtype);
 // Creates a tensor with the same geometry and storage but no base, as detach returns.
 TensorImpl* new_alias(TensorImpl* of);
 // Makes the root `impl` refer to the storage, type and device of `data`, which has the same shape.
