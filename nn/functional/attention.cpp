@@ -32,6 +32,10 @@ class CombinedMask {
  public:
   CombinedMask(ScalarType dtype) : dtype_(dtype) {}
   void combine(const Tensor& mask) {
+    if (mask.dtype() != kBool && !mask.is_floating_point()) {
+      fail(ErrorCode::kType, "[MultiheadAttention] a mask is ", dtype_name(mask.dtype()),
+           ": give bools, true for keys to leave out, or floats to add to the scores");
+    }
     if (!mask_.defined()) {
       mask_ = mask;
     } else if (mask_.dtype() == kBool && mask.dtype() == kBool) {

@@ -8,6 +8,7 @@
 #include "mytorch/ops/clamp.h"
 #include "mytorch/ops/clip_grads_with_norm_.h"
 #include "mytorch/ops/get_total_norm.h"
+#include "mytorch/ops/view_as_real.h"
 #include "mytorch/ops/zeros.h"
 
 namespace mytorch::nn::optim {
@@ -29,8 +30,11 @@ Tensor clip_grad_norm_(TensorList parameters, double max_norm, double norm_type,
     fail(ErrorCode::kValue, "[clip_grad_norm_] max_norm is ", max_norm, ": give 0 or more");
   }
   NoGradGuard no_grad;
-  const std::vector<Tensor> grads = gradients(parameters);
+  std::vector<Tensor> grads = gradients(parameters);
   if (grads.empty()) return zeros(IntList(nullptr, 0));
+  for (Tensor& grad : grads) {
+    if (grad.is_complex() && norm_type == 2) grad = view_as_real(grad);  // of the same norm
+  }
   Tensor total = mytorch::get_total_norm(grads, norm_type);
   if (error_if_nonfinite) {
     const double value = total.item<double>();

@@ -96,7 +96,7 @@ LRCurve cyclic(double low, double high, int64_t up, int64_t down,
     const int64_t cycle = step / (up + down), at = step % (up + down);
     const double part = at <= up ? static_cast<double>(at) / static_cast<double>(up)
                                  : static_cast<double>(up + down - at) / static_cast<double>(down);
-    return low + (high - low) * part * (scale ? scale(cycle) : 1);
+    return low + (high - low) * part * (scale ? scale(cycle + 1) : 1);
   };
 }
 

@@ -113,7 +113,8 @@ namespace shape {
 
 void copy_(const Tensor& self, const Tensor& src, bool) {
   check_type(!src.is_complex() || self.is_complex(), "copy_", "a copy of ", src.dtype(), " into ",
-             self.dtype(), " would drop the imaginary parts: take real(x), imag(x) or abs(x)");
+             self.dtype(), " would drop the imaginary parts: ",
+             self.dtype() == kBool ? "write x != 0" : "take real(x), imag(x) or abs(x)");
   check_shape(broadcasts_to(src.sizes(), self.sizes()), "copy_", "shape ", src.sizes(),
               " does not broadcast to ", self.sizes());
 }

@@ -5,6 +5,7 @@
 
 #include "core/types/broadcast.h"
 #include "mytorch/generated/bodies.h"
+#include "mytorch/ops/addmm.h"
 #include "mytorch/ops/arange.h"
 #include "mytorch/ops/cross.h"
 #include "mytorch/ops/einsum.h"
@@ -29,7 +30,7 @@ Tensor addbmm(const Tensor& self, const Tensor& batch1, const Tensor& batch2, co
   // One product, whose inner dimension is that of all matrices.
   const int64_t inner = checked_product(IntList{batch2.size(0), batch2.size(1)}, "addbmm");
   const Tensor rows = batch1.transpose(0, 1).reshape({batch1.size(1), inner});
-  return scaled_sum(self, mytorch::mm(rows, batch2.reshape({inner, batch2.size(2)})), beta, alpha);
+  return mytorch::addmm(self, rows, batch2.reshape({inner, batch2.size(2)}), beta, alpha);
 }
 
 Tensor inner(const Tensor& self, const Tensor& other) {

@@ -15,11 +15,12 @@ Tensor local_response_norm(const Tensor& self, int64_t size, double alpha, doubl
   check_value(size >= 1, op, "size is ", size, ": it must be positive");
   if (self.numel() == 0) return self.clone();
   // One plane (C, rest) for each sample, with windows of `size` channels.
-  const Tensor planes = mytorch::square(self).flatten(2).unsqueeze(1);
+  const Tensor wide = self.element_size() == 2 ? self.to(kFloat32) : self;  // squares overflow
+  const Tensor planes = mytorch::square(wide).flatten(2).unsqueeze(1);
   const Tensor padded = mytorch::constant_pad_nd(planes, {0, 0, size / 2, (size - 1) / 2});
   const Tensor mean =
       mytorch::avg_pool2d(padded, {size, 1}, {1, 1}).squeeze(1).reshape(self.sizes());
-  return self / mytorch::pow(k + alpha * mean, beta);
+  return (wide / mytorch::pow(k + alpha * mean, beta)).to(self.dtype());
 }
 
 }  // namespace mytorch::composite

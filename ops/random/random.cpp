@@ -82,6 +82,27 @@ Range integers_of(ScalarType type) {
   return {-high - 1, high};
 }
 
+// Returns the largest finite number of a type, for a complex one of its parts. Of integers, the
+// largest that float32 has.
+double largest_of(ScalarType type) {
+  switch (to_real(type)) {
+    case kFloat16:
+      return 65504;
+    case kBFloat16:
+      return 0x1.fep127;
+    case kFloat32:
+      return std::numeric_limits<float>::max();
+    case kFloat64:
+      return std::numeric_limits<double>::max();
+    case kInt32:
+      return 0x1.fffffep30;
+    case kInt64:
+      return 0x1.fffffep62;
+    default:
+      return static_cast<double>(integers_of(type).high);
+  }
+}
+
 // Returns a tensor in the shape of `like`, true where the element's uniform number is below `p`.
 Tensor draw_below(const Operand& p, const Tensor& like, ScalarType type,
                   const std::optional<Generator>& generator) {
@@ -120,6 +141,11 @@ void uniform_(const Tensor& self, double from, double to, std::optional<Generato
   if (!self.is_complex()) check_drawable(self, "uniform_");
   check_value(from <= to && std::isfinite(to - from), "uniform_", "from ", from, " to ", to,
               " is no finite interval");
+  const double most = largest_of(self.dtype());
+  const double span = largest_of(to_real(self.dtype()) == kFloat64 ? kFloat64 : kFloat32);
+  check_value(std::abs(from) <= most && std::abs(to) <= most && to - from <= span, "uniform_",
+              "from ", from, " to ", to, " is beyond the range of ", self.dtype(),
+              ": give an interval within ", most, " whose length is at most ", span);
 }
 
 void normal_(const Tensor& self, double, double std, std::optional<Generator>) {
@@ -257,7 +283,7 @@ void geometric_(const Tensor& self, double p, std::optional<Generator> generator
   check_type(self.dtype() != kBool, "geometric_", "self is bool: give a type of numbers");
   check_value(p > 0 && p <= 1, "geometric_", "p is ", p, ": it must be in (0, 1]");
   const Tensor trials = draw(self, generator).neg().log1p() / std::log1p(-p);
-  copy_(self, trials.floor() + 1);
+  copy_(self, (trials.floor() + 1).clamp_max(largest_of(self.dtype())));
 }
 
 void log_normal_(const Tensor& self, double mean, double std, std::optional<Generator> generator) {

@@ -8,6 +8,7 @@
 #include "mytorch/ops/empty.h"
 #include "mytorch/ops/floor.h"
 #include "mytorch/ops/fmod.h"
+#include "mytorch/ops/isnan.h"
 #include "mytorch/ops/linspace.h"
 #include "mytorch/ops/matmul.h"
 #include "mytorch/ops/ones.h"
@@ -166,14 +167,16 @@ struct Sampler {
 
   // Returns where a coordinate in [-1, 1] lies between the elements of a dimension. A position far
   // outside is moved to one that no filter can tell from it: its distance from whole positions
-  // would otherwise be lost, or NaN where it is infinite.
-  Tensor position(const Tensor& x, int64_t size) const {
+  // would otherwise be lost, or NaN where it is infinite. NaN counts as -1, as ATen documents.
+  Tensor position(const Tensor& given, int64_t size) const {
+    const Tensor x = mytorch::where(isnan(given.detach()), -1, given);
     const auto n = static_cast<double>(size);
     const auto of = [&](const Tensor& at) {
       return align_corners ? (at + 1) * ((n - 1) / 2) : ((at + 1) * n - 1) / 2;
     };
-    // Reflections repeat with a period of 4 in coordinates.
-    if (padding == Padding::kReflection) return of(mytorch::fmod(x, 4));
+    // Reflections repeat with a period of 4 in coordinates. Infinity counts as a large number.
+    if (padding == Padding::kReflection)
+      return of(mytorch::fmod(mytorch::clamp(x, -1e30, 1e30), 4));
     constexpr double kReach = 3;  // of the cubic filter, rounded up
     return mytorch::clamp(of(x), -kReach, n - 1 + kReach);
   }

@@ -1,5 +1,5 @@
-// Results that other frameworks and libraries were reported to compute wrongly. Each test names the
-// report; expected values follow from the definitions.
+// Results that other frameworks and libraries were reported to compute wrongly, and kin of these.
+// Tests name the report, if there is one; expected values follow from the definitions.
 #include <cmath>
 #include <limits>
 
@@ -317,6 +317,60 @@ TEST(ReportedValues, VariancesAreNotNegative) {
   EXPECT_ERROR(gaussian_nll_loss(x, x, tensor({1.0, -1.0})),
                "[gaussian_nll_loss] var has negative values");
   EXPECT_TRUE(std::isfinite(gaussian_nll_loss(x, x, zeros({2})).item<float>()));
+}
+
+// pytorch/pytorch#173987: products of float16 that are scaled, or added to, before they are
+// rounded.
+TEST(ReportedValues, SumsOfFloat16AreRoundedOnce) {
+  const auto half = [](IntList sizes, double value) { return full(sizes, value, kFloat16); };
+  EXPECT_EQ(values(addmm(zeros({1, 1}, kFloat16), half({1, 64}, 300), half({64, 1}, 300), 1, 1e-3)),
+            (std::vector<double>{5760}));
+  EXPECT_EQ(values(baddbmm(zeros({1, 1, 1}, kFloat16), half({1, 1, 64}, 40), half({1, 64, 1}, 40),
+                           0, 0.125)),
+            (std::vector<double>{12800}));
+  EXPECT_EQ(values(addmv(half({1}, -60000), half({1, 2}, 250), half({2}, 250))),
+            (std::vector<double>{64992}));
+  const Tensor normal = local_response_norm(half({1, 4, 1}, 300), 3);
+  EXPECT_NEAR(normal.flatten()[0].item<double>(), 69.69, 0.1);
+}
+
+// python/cpython#134668: an interval whose length is no finite number gave its end alone.
+TEST(ReportedValues, UniformIntervalsBeyondTheType) {
+  EXPECT_THROW(empty({4}).uniform_(-3e38, 3e38), Error);
+  EXPECT_THROW(empty({4}).uniform_(0, 1e39), Error);
+  EXPECT_THROW(empty({4}, kFloat16).uniform_(0, 1e5), Error);
+  const Tensor wide = empty({1000}, kFloat16).uniform_(-60000, 60000);
+  EXPECT_TRUE(isfinite(wide).all().item<bool>());
+  for (const ScalarType type : {kInt8, kUInt8, kInt16, kInt32, kInt64}) {
+    EXPECT_GE(empty({100}, type).geometric_(1e-12).min().item<int64_t>(), 1) << dtype_name(type);
+  }
+}
+
+// Functions at the ends of the range.
+TEST(ReportedValues, FunctionsAtTheEndsOfTheRange) {
+  EXPECT_EQ(special_log_ndtr(tensor({5e37})).item<float>(), 0);
+  EXPECT_EQ(special_log_ndtr(tensor({1e307}, kFloat64)).item<double>(), 0);
+  EXPECT_NEAR(special_modified_bessel_k0(tensor({1e-45})).item<double>(), 103.394924, 1e-4);
+  EXPECT_EQ(special_modified_bessel_k1(tensor({1e-45})).item<double>(), kInfinity);
+  EXPECT_EQ(hardswish(tensor({3e38})).item<float>(), 3e38f);
+}
+
+// Coordinates that are NaN or infinite.
+TEST(ReportedValues, SamplesAtCoordinatesThatAreNoNumbers) {
+  for (const double at : {std::nan(""), kInfinity, -kInfinity}) {
+    for (const char* padding : {"border", "reflection"}) {
+      const Tensor found =
+          grid_sample(ones({1, 1, 2, 2}), full({1, 1, 1, 2}, at), "bilinear", padding, false);
+      EXPECT_EQ(found.item<float>(), 1) << at << " " << padding;
+    }
+  }
+}
+
+// pytorch/pytorch#92733: masks of integers were added to the scores.
+TEST(ReportedValues, AttentionRefusesMasksOfIntegers) {
+  nn::MultiheadAttention attention(4, 1);
+  const Tensor x = ones({3, 1, 4});
+  EXPECT_THROW(attention(x, x, x, {.key_padding_mask = zeros({1, 3}, kInt64)}), Error);
 }
 
 }  // namespace

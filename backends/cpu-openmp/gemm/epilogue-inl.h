@@ -6,6 +6,8 @@
 #define MYTORCH_GEMM_EPILOGUE_INL_H_
 #endif
 
+#include <type_traits>
+
 #include "backends/cpu-openmp/gemm/convert-inl.h"
 #include "backends/cpu-openmp/simd/highway.h"
 
@@ -19,10 +21,12 @@ struct Epilogue {
   bool relu;
   const T* bias;
   int64_t bias_row, bias_col;
+  Compute<T> alpha;  // of floating-point types
 };
 
 template <class T>
 HWY_INLINE void store_element(Compute<T> sum, T* to, const T* bias, const Epilogue<T>& epilogue) {
+  if constexpr (std::is_floating_point_v<Compute<T>>) sum *= epilogue.alpha;
   if (epilogue.accumulate) sum += load_scalar(*to);
   if (bias != nullptr) sum += load_scalar(*bias);
   // A NaN compares false, and stays.
@@ -47,6 +51,7 @@ void store_tile(const Compute<T>* HWY_RESTRICT sums, int64_t sums_row, int64_t r
     if (vectors) {
       for (; j + lanes <= cols; j += lanes) {
         auto sum = hn::LoadU(d, from + j);
+        if constexpr (hwy::IsFloat<C>()) sum = hn::Mul(sum, hn::Set(d, epilogue.alpha));
         if (epilogue.accumulate) sum = hn::Add(sum, load_compute(d, to + j));
         if (bias != nullptr) {
           sum = hn::Add(sum, epilogue.bias_col == 0 ? hn::Set(d, load_scalar(*bias))

@@ -63,6 +63,9 @@ int gemm(mt_ctx* ctx, const GemmProblem& problem) {
   if (relu && problem.dtype.code != MT_FLOAT && problem.dtype.code != MT_BFLOAT) {
     return error(ctx, MT_ERROR_TYPE, "[gemm] relu is for floating-point dtypes only");
   }
+  if (problem.alpha != 1 && problem.dtype.code != MT_FLOAT && problem.dtype.code != MT_BFLOAT) {
+    return error(ctx, MT_ERROR_TYPE, "[gemm] alpha is for floating-point dtypes only");
+  }
   if (problem.m < 0 || problem.n < 0 || problem.k < 0 || problem.batch < 0) {
     return error(ctx, MT_ERROR_SHAPE, "[gemm] m, n, k and batch must not be negative");
   }
@@ -90,6 +93,7 @@ int gemm(mt_ctx* ctx, const GemmProblem& problem) {
       problem.bias,
       /*bias_row=*/0,
       problem.bias_stride,
+      problem.alpha,
   };
   // A stack of matrices times a single matrix is one taller product, as in the linear layer of a
   // sequence.

@@ -65,8 +65,9 @@ struct Matrix {
   int64_t row_stride, col_stride;
 };
 
-// For each i in [0, batch): C_i = activation(A_i B_i + bias), or with `accumulate`,
-// C_i = activation(C_i + A_i B_i + bias). A is m x k, B is k x n, C is m x n and overlaps neither.
+// For each i in [0, batch): C_i = activation(alpha A_i B_i + bias), or with `accumulate`,
+// C_i = activation(C_i + alpha A_i B_i + bias). A is m x k, B is k x n, C is m x n and overlaps
+// neither.
 // With k = 0 the product is zero.
 //
 // float16 and bfloat16 are multiplied and summed in float32 and rounded once, to nearest even, at
@@ -86,6 +87,7 @@ struct GemmProblem {
   const void* bias = nullptr;  // n elements, one per column; NULL for none
   int64_t bias_stride = 1;
   Activation activation = none;  // relu is for floating-point dtypes, and keeps NaN
+  double alpha = 1;              // of floating-point dtypes, in the compute type
 };
 
 // Returns MT_OK; MT_ERROR_TYPE for an unsupported dtype; MT_ERROR_SHAPE for a negative size;

@@ -21,6 +21,7 @@ struct Job {
   bool relu;
   const void* bias;  // bias[i * bias_row + j * bias_col] is added to element (i, j); NULL: none
   int64_t bias_row, bias_col;
+  double alpha;  // of floating-point types
 };
 
 // C^T = B^T A^T: the same product with rows and columns exchanged.

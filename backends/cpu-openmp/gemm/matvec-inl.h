@@ -160,9 +160,9 @@ void matvec_columns(void* user, int64_t begin, int64_t end) {
     } else {
       dot_columns<4>(args.x, args.x_row, b, job.b_col, job.k, cols, sums, chunk);
     }
-    const Epilogue<T> epilogue = {job.accumulate, job.relu,
-                                  bias == nullptr ? nullptr : bias + j0 * job.bias_col,
-                                  job.bias_row, job.bias_col};
+    const Epilogue<T> epilogue = {
+        job.accumulate, job.relu,     bias == nullptr ? nullptr : bias + j0 * job.bias_col,
+        job.bias_row,   job.bias_col, static_cast<C>(job.alpha)};
     store_tile(sums, chunk, job.m, cols, args.c + j0 * job.c_col, job.c_row, job.c_col, epilogue);
   }
 }
@@ -213,8 +213,8 @@ void long_dot(mt_ctx* ctx, const Job& job, const Compute<T>* x, const T* b, T* c
   Wide total{};
   for (int64_t i = 0; i < pieces; ++i) total += static_cast<Wide>(sums[i]);
   Compute<T> sum = static_cast<Compute<T>>(total);
-  const Epilogue<T> epilogue = {job.accumulate, job.relu, static_cast<const T*>(job.bias),
-                                job.bias_row, job.bias_col};
+  const Epilogue<T> epilogue = {job.accumulate, job.relu,     static_cast<const T*>(job.bias),
+                                job.bias_row,   job.bias_col, static_cast<Compute<T>>(job.alpha)};
   store_tile(&sum, 1, 1, 1, c, job.c_row, job.c_col, epilogue);
 }
 

@@ -220,7 +220,7 @@ class Product {
     const bool last = part.begin + part.k == job_.k;
     const int64_t row = m0_ + i, col = j0_ + j;
     T* c = c_ + row * job_.c_row + col * job_.c_col;
-    const bool has_epilogue = last && (job_.bias != nullptr || job_.relu);
+    const bool has_epilogue = (last && (job_.bias != nullptr || job_.relu)) || job_.alpha != 1;
     const bool accumulate = job_.accumulate || !first;
     if constexpr (kComputesInPlace<T>) {
       if (job_.c_col == 1 && rows == kernel_rows && cols == vecs * kLanes<C> && !has_epilogue) {
@@ -240,9 +240,12 @@ class Product {
     if (plan_.keep_sums && !last) return;
     const T* bias = static_cast<const T*>(job_.bias);
     const Epilogue<T> epilogue = {
-        plan_.keep_sums ? job_.accumulate : accumulate, has_epilogue && job_.relu,
+        plan_.keep_sums ? job_.accumulate : accumulate,
+        last && job_.relu,
         bias == nullptr || !last ? nullptr : bias + row * job_.bias_row + col * job_.bias_col,
-        job_.bias_row, job_.bias_col};
+        job_.bias_row,
+        job_.bias_col,
+        static_cast<C>(job_.alpha)};
     store_tile(sums, sums_row, rows, cols, c, job_.c_row, job_.c_col, epilogue);
   }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "backends/cpu-openmp/gemm/job.h"
 #include "backends/cpu-openmp/gemm/storage.h"
@@ -32,6 +33,9 @@ inline void tiny_product(const Job& job) {
         for (int64_t p = 0; p < job.k; ++p) {
           sum += load_scalar(a[i * job.a_row + p * job.a_k]) *
                  load_scalar(b[p * job.b_k + j * job.b_col]);
+        }
+        if constexpr (std::is_floating_point_v<Compute<T>>) {
+          sum *= static_cast<Compute<T>>(job.alpha);
         }
         if (job.accumulate) sum += load_scalar(*to);
         if (bias != nullptr) sum += load_scalar(bias[i * job.bias_row + j * job.bias_col]);

@@ -109,7 +109,12 @@ void blend(mt_ctx& ctx, const TensorView& self, const TensorView& out, const mt_
 
 // out = beta * self + alpha * product. `self` broadcasts to the product's shape.
 void added(mt_ctx& ctx, const TensorView& self, GemmProblem p, const TensorView& out,
-           const mt_scalar& beta, const mt_scalar& alpha, const char* op) {
+           const mt_scalar& beta, mt_scalar alpha, const char* op) {
+  if (p.k != 0 && sdk::is_floating(out.dtype())) {  // before the sums are rounded
+    p.alpha = sdk::to<double>(alpha);
+    alpha.kind = MT_SCALAR_INT;
+    alpha.v.i = 1;
+  }
   const bool plain = equals(alpha, 1) || p.k == 0;
   // A product replaces its output, so it cannot read it, except to add to it.
   if (out.numel() == 0) return;

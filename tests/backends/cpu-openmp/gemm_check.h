@@ -282,13 +282,15 @@ struct Case {
   bool bias = false;
   bool relu = false;
   int threads = 1;
+  double alpha = 1;  // of floating-point types
 };
 
 inline std::string describe(const Case& x) {
   return std::to_string(x.m) + "x" + std::to_string(x.n) + "x" + std::to_string(x.k) + " batch " +
          std::to_string(x.batch) + " layouts " + layout_name(x.a) + " " + layout_name(x.b) + " " +
          layout_name(x.c) + (x.accumulate ? " accumulate" : "") + (x.bias ? " bias" : "") +
-         (x.relu ? " relu" : "") + " threads " + std::to_string(x.threads);
+         (x.relu ? " relu" : "") + " alpha " + std::to_string(x.alpha) + " threads " +
+         std::to_string(x.threads);
 }
 
 template <class T>
@@ -311,6 +313,7 @@ GemmProblem problem_of(const Case& x, Tensor3<T>& a, Tensor3<T>& b, Tensor3<T>& 
   p.b_batch_stride = b.batch_stride;
   p.c_batch_stride = c.batch_stride;
   p.accumulate = x.accumulate;
+  p.alpha = x.alpha;
   p.activation = x.relu ? GemmProblem::relu : GemmProblem::none;
   return p;
 }
@@ -369,7 +372,7 @@ void check(const Case& x) {
           double sum = x.accumulate ? to_double(before.at(g, i, j)) : 0;
           double magnitude = std::fabs(sum);
           for (int64_t q = 0; q < x.k; ++q) {
-            const double product = row[q] * column[q];
+            const double product = x.alpha * row[q] * column[q];
             sum += product;
             magnitude += std::fabs(product);
           }
@@ -384,7 +387,7 @@ void check(const Case& x) {
           const double last = std::is_same_v<T, Brain>  ? 0x1p-8
                               : std::is_same_v<T, Half> ? 0x1p-11
                                                         : 0;
-          const double bound = static_cast<double>(x.k + 3) * unit * magnitude * 1.01 +
+          const double bound = static_cast<double>(x.k + 4) * unit * magnitude * 1.01 +
                                std::fabs(sum) * last +
                                (std::is_same_v<T, Half> ? 0x1p-25 : 0x1p-1000);
           const double error = std::fabs(to_double(got) - sum);

@@ -190,6 +190,37 @@ TEST_P(GemmWithRelu, AgreesWithTheDefinition) {
   }
 }
 
+class GemmWithAlpha : public GemmCase {};
+INSTANTIATE_TEST_SUITE_P(, GemmWithAlpha,
+                         ::testing::Combine(::testing::ValuesIn(kRelu),
+                                            ::testing::ValuesIn(kFloatingTypes)),
+                         name_of_case);
+TEST_P(GemmWithAlpha, AgreesWithTheDefinition) {
+  const auto& [named, type] = GetParam();
+  for (const Layout c : {Layout::row_major, Layout::col_major}) {
+    for (const bool bias : {false, true}) {
+      Case x = named.x;
+      x.c = c, x.bias = bias, x.relu = bias, x.alpha = -0.375;
+      type.check(x);
+    }
+  }
+}
+
+// The product alone is infinite as float16.
+TEST(GemmTest, AlphaScalesSumsBeforeTheyAreRounded) {
+  Tensor3<Half> a(1, 3, 70, Layout::row_major), b(1, 70, 20, Layout::row_major),
+      c(1, 3, 20, Layout::row_major);
+  for (Half& each : a.buffer) each = nearest<Half>(300);
+  for (Half& each : b.buffer) each = nearest<Half>(300);
+  Case x{3, 20, 70};
+  x.alpha = 0x1p-10;
+  Host host(1);
+  ASSERT_EQ(gemm(host.ctx(), problem_of(x, a, b, c)), MT_OK) << host.error;
+  for (const Half& each : c.buffer) {
+    EXPECT_EQ(to_double(each), to_double(nearest<Half>(300. * 300 * 70 / 1024)));
+  }
+}
+
 // ---- strides, threads and scratch memory
 // -----------------------------------------------------------
 

@@ -6,6 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include "mytorch/ops/allclose.h"
+#include "mytorch/ops/complex.h"
 #include "mytorch/ops/zeros.h"
 #include "tests/nn/data/expect_error.h"
 #include "tests/nn/values.h"
@@ -72,6 +74,13 @@ TEST_F(ClipTest, NoGradientsAndBadBounds) {
   expect_error(ErrorCode::kValue, {"max_norm", "-1"}, [&] { clip_grad_norm_(all_, -1); });
   expect_error(ErrorCode::kValue, {"max_norm", "nan"}, [&] { clip_grad_norm_(all_, NAN); });
   expect_error(ErrorCode::kValue, {"max_value"}, [&] { clip_grad_value_(all_, -1); });
+}
+
+TEST_F(ClipTest, ScalesComplexGradients) {
+  const Tensor z = zeros({2}, kComplex64).requires_grad_();
+  z.set_grad(complex(tensor({3.f, 0.f}), tensor({4.f, 12.f})));
+  EXPECT_FLOAT_EQ(clip_grad_norm_({z}, 6.5).item<float>(), 13);
+  EXPECT_TRUE(allclose(z.grad(), complex(tensor({1.5f, 0.f}), tensor({2.f, 6.f}))));
 }
 
 TEST_F(ClipTest, BoundsValues) {

@@ -83,7 +83,7 @@ TEST_F(ScheduleTest, ConstantPolynomialAndSwa) {
 }
 
 TEST_F(ScheduleTest, CyclesRiseAndFall) {
-  const LRCurve curve = curves::cyclic(1, 2, 2, 4, [](int64_t n) { return std::pow(0.5, n); });
+  const LRCurve curve = curves::cyclic(1, 2, 2, 4, [](int64_t n) { return std::pow(0.5, n - 1); });
   const std::vector<double> expected = {1, 1.5, 2, 1.75, 1.5, 1.25, 1, 1.25, 1.5, 1.375};
   for (size_t t = 0; t < expected.size(); ++t) {
     EXPECT_NEAR(curve(7, static_cast<int64_t>(t)), expected[t], 1e-12) << t;

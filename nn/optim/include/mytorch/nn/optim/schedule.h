@@ -35,7 +35,8 @@ LRCurve constant(double factor = 1.0 / 3, int64_t steps = 5);
 // base * (1 - step / steps)^power for `steps` steps, 0 afterwards.
 LRCurve polynomial(int64_t steps = 5, double power = 1);
 // Linearly from `low` to `high` in `up` steps and back in `down` steps, again and again, with the
-// height multiplied by scale(cycle) (Smith, "Cyclical learning rates", WACV 2017).
+// height multiplied by scale(cycle), which counts from 1 as in PyTorch (Smith, "Cyclical learning
+// rates", WACV 2017).
 LRCurve cyclic(double low, double high, int64_t up = 2000, int64_t down = 2000,
                std::function<double(int64_t)> scale = {});
 // From base to `swa_lr` in `steps` steps, along half a cosine or linearly, and constant afterwards.
