@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <mutex>
 #include <set>
@@ -280,8 +281,13 @@ std::vector<Value> BatchedCall::loop() {
 
 void write_form(const OpInfo& op, int outs, bool inplace, const std::vector<Value>& args) {
   std::vector<Value> results, given(args.begin() + (inplace ? 0 : outs), args.end());
+  const auto has_history = [](const Value& value) {
+    const auto* tensor = std::get_if<Tensor>(&value.variant());
+    return tensor != nullptr && tensor->defined() &&
+           (tensor->requires_grad() || has_outer_history(*tensor));
+  };
   // Backward reads the operand as it was.
-  if (inplace && grad_enabled()) {
+  if (inplace && grad_enabled() && std::any_of(given.begin(), given.end(), has_history)) {
     const Tensor before = mytorch::clone(args[0].tensor());
     for (Value& value : given) {
       const auto* tensor = std::get_if<Tensor>(&value.variant());

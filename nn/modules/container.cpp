@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/types/errors.h"
-#include "mytorch/options_epoch.h"
 
 namespace mytorch::nn {
 namespace {
@@ -32,7 +31,6 @@ bool has_key(std::string_view name, const std::vector<std::string>& keys) {
 // ---- modules ----
 
 void Module::register_any(NamedAny module) {
-  options_changed();
   add_shared(std::move(module.name_), std::move(module.module_), module.copy_);
 }
 

@@ -39,7 +39,6 @@ Module::~Module() {
 // The members of this object stay its own members, also in an assignment to itself.
 // NOLINTNEXTLINE(bugprone-unhandled-self-assignment)
 Module& Module::operator=(const Module& other) {
-  options_changed();
   std::vector<ChildEntry> children = other.children_;
   for (ChildEntry& entry : children) {
     for (const ChildEntry& own : children_) {

@@ -405,6 +405,20 @@ TEST(ReportedCompiled, InferenceModePlansHoldNoMemoryTwice) {
   EXPECT_EQ(others[2][0].item<float>(), 9);
 }
 
+// A type of autocast that changes between calls.
+TEST(ReportedCompiled, ChangedTypesOfAutocastAreNoticed) {
+  auto f = compile([](const Tensor& x) {
+    const AutocastGuard autocast(kCPU);
+    return x.mm(x);
+  });
+  const ScalarType before = autocast::get_autocast_dtype(kCPU);
+  for (const ScalarType type : {kBFloat16, kFloat16, kBFloat16}) {
+    autocast::set_autocast_dtype(kCPU, type);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(f(ones({2, 2})).dtype(), type);
+  }
+  autocast::set_autocast_dtype(kCPU, before);
+}
+
 // The running statistics of a layer that backward computes again are not among what it needs.
 TEST(ReportedCompiled, CheckpointedNormsMayRunTwiceBeforeBackward) {
   nn::BatchNorm1d norm(2);

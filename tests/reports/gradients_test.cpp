@@ -322,6 +322,14 @@ TEST(ReportedGradients, InPlaceProductsUnderVmap) {
   const Tensor x = tensor({{1., 2.}, {3., 4.}}).requires_grad_();
   autograd::vmap(f)(x).sum().backward();
   EXPECT_EQ(values(x.grad()), (std::vector<double>{4, 8, 12, 16}));
+  const auto square = [](const Tensor& r) {
+    Tensor y = r * 2;
+    y.mul_(y);
+    return y.sum();
+  };
+  x.set_grad({});
+  autograd::vmap(square)(x).sum().backward();
+  EXPECT_EQ(values(x.grad()), (std::vector<double>{8, 16, 24, 32}));
 }
 
 }  // namespace

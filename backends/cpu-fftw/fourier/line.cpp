@@ -5,6 +5,8 @@
 #include <list>
 #include <mutex>
 
+#include "mytorch/backend/fourier.h"
+
 namespace mytorch::fftw {
 namespace {
 
@@ -19,14 +21,6 @@ constexpr int64_t kTogether = 1024, kShortest = 64, kLanes = 16;
 
 // How many lengths are kept.
 constexpr size_t kKept = 64;
-
-int64_t largest_factor(int64_t n) {
-  int64_t largest = 1;
-  for (int64_t p = 2; p * p <= n; ++p) {
-    for (; n % p == 0; n /= p) largest = p;
-  }
-  return std::max(largest, n);
-}
 
 // Returns the largest divisor of n up to its root.
 int64_t lower_divisor(int64_t n) {
@@ -61,7 +55,7 @@ class ShortLine : public Line<T> {
 
 template <class T>
 std::shared_ptr<const Line<T>> make_line(int64_t n, bool forward) {
-  const int64_t largest = largest_factor(n);
+  const int64_t largest = sdk::largest_factor(n);
   if (largest <= kLargestFactor) {
     if (n > kShort) {
       const int64_t n1 = lower_divisor(n);
@@ -72,7 +66,8 @@ std::shared_ptr<const Line<T>> make_line(int64_t n, bool forward) {
   if (n <= kShort && largest <= kLargestShortPrime) {
     return std::make_shared<ShortLine<T>>(n, forward);
   }
-  if (largest == n && largest_factor(n - 1) <= kLargestFactor) return prime_line<T>(n, forward);
+  if (largest == n && sdk::largest_factor(n - 1) <= kLargestFactor)
+    return prime_line<T>(n, forward);
   return any_line<T>(n, forward);
 }
 

@@ -67,8 +67,7 @@ struct Matrix {
 
 // For each i in [0, batch): C_i = activation(alpha A_i B_i + bias), or with `accumulate`,
 // C_i = activation(C_i + alpha A_i B_i + bias). A is m x k, B is k x n, C is m x n and overlaps
-// neither.
-// With k = 0 the product is zero.
+// neither. With k = 0 the product is zero.
 //
 // float16 and bfloat16 are multiplied and summed in float32 and rounded once, to nearest even, at
 // the end. Processors with products of bfloat16 (simd/bfloat16-inl.h) count numbers and products

@@ -14,6 +14,7 @@
 #include "backends/cuda/runtime/capture.h"
 #include "backends/cuda/runtime/launch.h"
 #include "mytorch/backend/error.h"
+#include "mytorch/backend/fourier.h"
 
 namespace mytorch::cuda {
 namespace {
@@ -81,23 +82,17 @@ class RelaxedCapture {
 // cuFFT transforms lengths with a larger prime factor by Bluestein's algorithm.
 constexpr int64_t kLargestFactor = 127;
 
-int64_t largest_factor(int64_t n) {
-  int64_t largest = 1;
-  for (int64_t factor = 2; factor * factor <= n; ++factor) {
-    for (; n % factor == 0; n /= factor) largest = factor;
-  }
-  return std::max(largest, n);
-}
-
 // Making a plan of Bluestein's algorithm waits for the whole device, which breaks every capture of
 // the process, whatever the thread, its mode and its stream.
 void check_can_make(const mt_ctx& ctx, std::span<const int64_t> sizes) {
   if (internal::captures.load(std::memory_order_relaxed) == 0 && !is_captured(ctx)) return;
   for (const int64_t size : sizes) {
-    if (largest_factor(size) <= kLargestFactor) continue;
+    if (sdk::largest_factor(size) <= kLargestFactor) continue;
     throw sdk::Error(MT_ERROR_UNSUPPORTED,
                      "cuFFT cannot plan transforms of " + std::to_string(size) +
-                         " points, which has a prime factor above 127, while a graph is captured: "
+                         " points, which has a prime factor above " +
+                         std::to_string(kLargestFactor) +
+                         ", while a graph is captured: "
                          "transform an array of the same shape once before the capture");
   }
 }

@@ -1,6 +1,7 @@
 // The arguments of _fft_c2c, _fft_r2c and _fft_c2r.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -25,6 +26,16 @@ inline double fourier_factor(int64_t normalization, const TensorView& points,
   double n = 1;
   for (const int d : dims) n *= static_cast<double>(points.size(d));
   return normalization == 0 ? 1 : normalization == 1 ? 1 / std::sqrt(n) : 1 / n;
+}
+
+// Returns the largest prime factor of a length of 2 or more, which decides how it is transformed; 1
+// of 1.
+inline int64_t largest_factor(int64_t n) {
+  int64_t largest = 1;
+  for (int64_t p = 2; p * p <= n; ++p) {
+    for (; n % p == 0; n /= p) largest = p;
+  }
+  return std::max(largest, n);
 }
 
 }  // namespace v1
