@@ -93,8 +93,12 @@ std::vector<int32_t> Interpreter::inputs(const Plan& plan) const {
   return inputs;
 }
 
-Interpreter::Load Interpreter::load(int32_t node, mt_dtype dtype) const {
+Interpreter::Load Interpreter::load(int32_t node, const mt_tensor* operand) const {
   const int32_t type = nodes_[static_cast<size_t>(node)].node.type;
+  const mt_dtype dtype = operand->dl.dtype;
+  // Numbers keep the precision of float32 beside 16-bit floats.
+  const bool number = operand->storage == nullptr;
+  const bool narrow = sdk::is_floating(compute_) && compute_.bits == 16;
   return sdk::visit_dtype(dtype, [&](auto from_tag) -> Load {
     using From = typename decltype(from_tag)::type;
     if (type == MT_TYPE_BOOL) {
@@ -104,7 +108,8 @@ Interpreter::Load Interpreter::load(int32_t node, mt_dtype dtype) const {
       return
           [](const void* p) { return whole(sdk::convert<int64_t>(*static_cast<const From*>(p))); };
     }
-    return sdk::visit_dtype(compute_, [&](auto compute_tag) -> Load {
+    const mt_dtype compute = number && narrow ? sdk::dtype_of<float> : compute_;
+    return sdk::visit_dtype(compute, [&](auto compute_tag) -> Load {
       using Compute = typename decltype(compute_tag)::type;
       return [](const void* p) {
         const Compute value = sdk::convert<Compute>(*static_cast<const From*>(p));

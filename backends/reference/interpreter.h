@@ -36,7 +36,7 @@ class Interpreter {
 
   // Reads an element of an input node, converted to the node's type.
   using Load = Value (*)(const void* element);
-  Load load(int32_t node, mt_dtype dtype) const;
+  Load load(int32_t node, const mt_tensor* operand) const;
   // Writes the value of a node as an element, rounded once.
   using Store = void (*)(Value value, void* element);
   Store store(int32_t node, mt_dtype dtype) const;

@@ -40,8 +40,8 @@ class Pointwise {
     std::vector<Input> inputs;
     std::vector<Output> outputs;
     for (const int32_t node : interpreter_.inputs(plan)) {
-      const sdk::TensorView tensor = sdk::tensor_at(args, interpreter_.offset(node));
-      inputs.push_back({node, Elements(tensor, shape), interpreter_.load(node, tensor.dtype())});
+      const mt_tensor* tensor = sdk::tensor_at(args, interpreter_.offset(node));
+      inputs.push_back({node, Elements(tensor, shape), interpreter_.load(node, tensor)});
     }
     for (const mt_program_output& output : wanted) {
       const sdk::TensorView tensor = sdk::tensor_at(args, output.offset);

@@ -64,7 +64,7 @@ class Reduce {
       inputs.push_back({input_nodes[k],
                         Elements(tensor, kept_shape, select(~reduced, strides).data()),
                         Elements(tensor, reduced_shape, select(reduced, strides).data()),
-                        interpreter_.load(input_nodes[k], tensor.dtype())});
+                        interpreter_.load(input_nodes[k], tensor.get())});
     }
     struct Output {
       int32_t node;

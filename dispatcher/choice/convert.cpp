@@ -5,6 +5,7 @@
 
 #include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
+#include "core/types/host_numbers.h"
 #include "dispatcher/choice/complex.h"
 #include "dispatcher/choice/state.h"
 #include "dispatcher/table/args_copy.h"
@@ -56,6 +57,15 @@ OperandRequirement wanted_input(const OpInfo& op, const mt_kernel_entry& kernel,
   const bool shaped = op.meaning == Meaning::kPointwise && (kernel.flags & MT_TAKES_BROADCAST) == 0;
   return {(kernel.flags & MT_TAKES_STRIDED) == 0, typed, header(args).compute, shaped,
           shaped ? call_shape(op, args) : IntList()};
+}
+
+// Returns whether an operand is a number that a kernel for one type would get rounded to 16 bits.
+bool loses_number(const mt_tensor* operand, const OperandRequirement& wanted) {
+  if (!wanted.typed || operand->storage != nullptr) return false;
+  const ScalarType type = from_abi(wanted.dtype);
+  if (!is_16_bit_float(type)) return false;
+  const double value = number_of(operand);
+  return rounded_to(type, value) != value;
 }
 
 // Outputs of the promoted type are computed in the compute type.
@@ -110,6 +120,11 @@ Fit fit(const OpInfo& op, const mt_kernel_entry& kernel, int slot, const void* a
 int run_converted(OpState& state, int slot, const mt_kernel_entry& kernel, mt_ctx* ctx,
                   const void* args) {
   const OpInfo& op = *state.entry->info;
+  bool loses = false;
+  for_each_input(op, args, [&](const mt_tensor*& operand, const ArgInfo& arg) {
+    loses = loses || loses_number(operand, wanted_input(op, kernel, args, arg));
+  });
+  if (loses) return MT_DECLINED;
   ArgsCopy converted(op, args);
   void* simple = converted.get();
   std::vector<Tensor> kept;

@@ -152,7 +152,7 @@ struct PointwiseArgs {
 
   typename T::Args args;
   const mt_tensor* inputs[n];
-  mt_tensor hosts[n];
+  HostOperand hosts[n];
 };
 
 struct Pointwise : Defaults {

@@ -10,6 +10,7 @@
 #include "core/types/dims.h"
 #include "core/types/errors.h"
 #include "core/types/holds.h"
+#include "core/types/host_numbers.h"
 #include "core/types/strides.h"
 #include "dispatcher/frame/decompose.h"
 #include "dispatcher/frame/outputs.h"
@@ -112,15 +113,36 @@ void check_holds(const OpInfo& op, PointwiseInputs in, ScalarType compute) {
     if (!is_integral(from_abi(t->dl.dtype), true) || holds(compute, t)) continue;
     const int64_t value = *static_cast<const int64_t*>(t->dl.data);
     if (const int64_t* limit = limit_for(op, i, value, compute)) {
-      in.hosts[i] = *t;
-      in.hosts[i].dl.data = const_cast<int64_t*>(limit);
-      in.inputs[i] = &in.hosts[i];
+      in.hosts[i].tensor = *t;
+      in.hosts[i].tensor.dl.data = const_cast<int64_t*>(limit);
+      in.inputs[i] = &in.hosts[i].tensor;
       continue;
     }
     if (wraps(op, compute, value)) continue;
     fail(ErrorCode::kValue, "[", op.base, "] the number ", value, " is outside of ",
          dtype_name(compute),
          ", in which this is computed: give one that fits, or convert the tensor with to(kInt64)");
+  }
+}
+
+// Returns whether a comparison rounds the numbers beside operands of this type. Kernels compute
+// 16-bit types in float32, with numbers as they are given: x * 65536.0 is finite for small x. A
+// comparison with 0.1 asks for elements that were rounded from 0.1, so its numbers are rounded,
+// too.
+bool rounds_numbers(const OpInfo& op, ScalarType type) {
+  return op.promote == Promote::kCompare && is_16_bit_float(type);
+}
+
+void round_numbers(PointwiseInputs in, int num_inputs, ScalarType type) {
+  for (int i = 0; i < num_inputs; ++i) {
+    const mt_tensor* t = in.inputs[i];
+    if (t == nullptr || t->storage != nullptr) continue;
+    HostOperand& host = in.hosts[i];
+    host.rounded = rounded_to(type, number_of(t));
+    host.tensor = *t;
+    host.tensor.dl.dtype = to_abi(kFloat64);
+    host.tensor.dl.data = &host.rounded;
+    in.inputs[i] = &host.tensor;
   }
 }
 
@@ -151,9 +173,9 @@ Device common_device(const OpInfo& op, PointwiseInputs in) {
     if (t == nullptr || is_host(t)) continue;
     if (t->dl.device.type == device.type && t->dl.device.index == device.index) continue;
     if (t->dl.ndim == 0 && t->dl.device.type == MT_DEVICE_CPU) {
-      in.hosts[i] = *t;
-      in.hosts[i].flags |= MT_TENSOR_HOST;
-      in.inputs[i] = &in.hosts[i];
+      in.hosts[i].tensor = *t;
+      in.hosts[i].tensor.flags |= MT_TENSOR_HOST;
+      in.inputs[i] = &in.hosts[i].tensor;
       continue;
     }
     fail(ErrorCode::kDevice, "[", op.base, "] the tensors are on different devices (", device.str(),
@@ -249,6 +271,7 @@ PointwiseTypes types_of(const OpInfo& op, PointwiseInputs in) {
   }
   const PointwiseTypes types = apply_rule(op, exact_type(op, in, type.get()));
   check_holds(op, in, types.compute);
+  if (rounds_numbers(op, types.compute)) round_numbers(in, op.num_inputs, types.compute);
   return types;
 }
 
@@ -273,6 +296,7 @@ mt_dtype pointwise_compute(const OpInfo& op, PointwiseInputs in) {
 }
 
 bool numbers_are_lower(const OpInfo& op, const mt_tensor* const* inputs, ScalarType tensor) {
+  if (rounds_numbers(op, tensor)) return false;
   for (int i = 0; i < op.num_inputs; ++i) {
     const mt_tensor* t = inputs[i];
     if (t == nullptr || t->storage != nullptr) continue;

@@ -30,11 +30,18 @@ class OperandArg {
   alignas(HostScalar) unsigned char scalar_[sizeof(HostScalar)];
 };
 
+// A HOST operand that replaces an operand as the caller gave it: a 0-dim CPU tensor beside device
+// tensors, or a number that a comparison rounds.
+struct HostOperand {
+  mt_tensor tensor;
+  double rounded;
+};
+
 // The tensor arguments of a call in schema order; an absent optional is null. `hosts` has room for
-// as many HOST operands, which replace 0-dim CPU tensors beside device tensors.
+// as many operands in their place.
 struct PointwiseInputs {
   const mt_tensor** inputs;
-  mt_tensor* hosts;
+  HostOperand* hosts;
 };
 
 // The slow paths of the functions below.
@@ -50,11 +57,9 @@ void general_into_each(const OpInfo& op, PointwiseInputs inputs, mt_args_header*
 // Makes the outputs, with the broadcast shape and ATen's stride order. If `wanted` is given, the
 // outputs that it excludes stay null.
 template <Promote promote, int n, int m>
-[[gnu::always_inline]] inline void pointwise_outputs(const OpInfo& op,
-                                                     const mt_tensor* (&inputs)[n],
-                                                     mt_tensor (&hosts)[n], mt_args_header* header,
-                                                     TensorImpl* (&outputs)[m],
-                                                     const bool* wanted = nullptr) {
+[[gnu::always_inline]] inline void pointwise_outputs(
+    const OpInfo& op, const mt_tensor* (&inputs)[n], HostOperand (&hosts)[n],
+    mt_args_header* header, TensorImpl* (&outputs)[m], const bool* wanted = nullptr) {
   const TensorImpl* const like = uniform(op, inputs);
   if (like == nullptr || !computes_in<promote>(like->dtype)) [[unlikely]] {
     general_outputs(op, {inputs, hosts}, header, outputs, wanted);
@@ -76,7 +81,7 @@ template <Promote promote, int n, int m>
 template <Promote promote, int n>
 [[gnu::always_inline]] inline TensorImpl* pointwise_into(const OpInfo& op,
                                                          const mt_tensor* (&inputs)[n],
-                                                         mt_tensor (&hosts)[n],
+                                                         HostOperand (&hosts)[n],
                                                          mt_args_header* header, const Tensor& out,
                                                          bool inplace, Tensor* temporary) {
   TensorImpl* const impl = out.impl();
@@ -116,7 +121,7 @@ class PointwiseOut {
   // Does the same as pointwise_into for each output. They must not share memory.
   template <Promote promote, int n>
   [[gnu::noinline]] void prepare(const OpInfo& op, const mt_tensor* (&inputs)[n],
-                                 mt_tensor (&hosts)[n], mt_args_header* header,
+                                 HostOperand (&hosts)[n], mt_args_header* header,
                                  const Tensor* const (&outs)[m]) {
     if constexpr (m == 1) {
       targets_[0] =

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "dispatcher/table/fields.h"
@@ -174,28 +173,6 @@ void FusedProgram::add(const LoopBody& body) {
   }
 }
 
-namespace {
-
-// Returns the type of the values that the `which`-th input of a program has.
-int32_t input_type(const mt_program& program, size_t which) {
-  for (int32_t k = 0; k < program.num_nodes; ++k) {
-    if (std::string_view(program.nodes[k].op) == "input" && which-- == 0) {
-      return program.nodes[k].type;
-    }
-  }
-  return MT_TYPE_COMPUTE;
-}
-
-// Kernels convert a number to the type of their call before they compute in float.
-double rounded_to(mt_dtype compute, double number) {
-  if (compute.bits != 16) return number;
-  const auto narrow = static_cast<float>(number);
-  if (compute.code == MT_BFLOAT) return static_cast<float>(BFloat16(narrow));
-  return compute.code == MT_FLOAT ? static_cast<float>(Half(narrow)) : number;
-}
-
-}  // namespace
-
 void FusedProgram::add_call(const LoopBody& body, const LoopCall& from,
                             std::vector<int32_t>* computed) {
   FusedCall call{from.name, from.program, from.compute, {}, from.scalars, {}};
@@ -204,9 +181,6 @@ void FusedProgram::add_call(const LoopBody& body, const LoopCall& from,
     const LoopOperand& operand = body.operands[at];
     if ((*computed)[at] >= 0) {
       call.inputs.push_back((*computed)[at]);
-    } else if (operand.kind == LoopOperand::kNumber && mode_ == CompileMode::kExact &&
-               input_type(*from.program, i) == MT_TYPE_COMPUTE) {
-      call.inputs.push_back(number(operand.dtype, rounded_to(from.compute, operand.number)));
     } else {
       call.inputs.push_back(value_of(operand));
     }

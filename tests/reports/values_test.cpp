@@ -355,6 +355,45 @@ TEST(ReportedValues, FunctionsAtTheEndsOfTheRange) {
   EXPECT_EQ(hardswish(tensor({3e38})).item<float>(), 3e38f);
 }
 
+// Numbers were rounded to the type of 16-bit tensors before they took part: 65536 was infinite
+// beside float16. Comparisons do round them: they look for elements that were rounded from 0.1.
+TEST(ReportedValues, NumbersBesideTensorsOf16BitsKeepTheirPrecision) {
+  for (const char* backend : {"reference", "cpu-openmp"}) {
+    SCOPED_TRACE(backend);
+    const Prefer prefer("cpu", backend);
+    for (const ScalarType type : {kFloat16, kBFloat16}) {
+      SCOPED_TRACE(type);
+      const Values given = {0x1p-10, 0.5, -0.25, 0.1};
+      const Tensor packed = tensor(given, type), spread = stack({packed, packed}, 1).select(1, 0);
+      const Values held = values(packed);
+      const auto expect = [&](const Tensor& found, double (*f)(double)) {
+        Values expected;
+        for (const double x : held) {
+          expected.push_back(values(tensor({f(x)}, kFloat64).to(kFloat32).to(type))[0]);
+        }
+        EXPECT_EQ(values(found), expected);
+      };
+      for (const Tensor& x : {packed, spread}) {
+        expect(x * 65540.0, [](double v) { return v * 65540; });
+        expect(x * 1.001, [](double v) { return v * 1.001; });
+        expect(x - 0.1, [](double v) { return v - 0.1; });
+        expect(x / 131072, [](double v) { return v / 131072; });
+        expect(0.1 / x, [](double v) { return 0.1 / v; });
+        expect(x.clone().mul_(65540.0), [](double v) { return v * 65540; });
+        EXPECT_EQ(values(x == 0.1), Values({0, 0, 0, 1}));
+        EXPECT_EQ(values(x < 0.1), Values({1, 0, 1, 0}));
+        EXPECT_EQ(values(x != 0.1), Values({1, 1, 1, 0}));
+      }
+    }
+  }
+  for (const CompileMode mode : {CompileMode::kExact, CompileMode::kDefault}) {
+    const auto run = [](const Tensor& x) { return where((x + 0.0) == 0.1, x * 65540.0, x - 0.1); };
+    const Tensor x = tensor({0x1p-10, 0.5, -0.25, 0.1}, kFloat16);
+    auto compiled = compile(run, {.mode = mode});
+    EXPECT_EQ(values(compiled(x)), values(run(x)));
+  }
+}
+
 // Coordinates that are NaN or infinite.
 TEST(ReportedValues, SamplesAtCoordinatesThatAreNoNumbers) {
   for (const double at : {std::nan(""), kInfinity, -kInfinity}) {

@@ -146,7 +146,10 @@ void set_operands(const PointwiseCall& call, ComputeType compute_type, Job& job,
     if (tensors[k] == nullptr) continue;
     const int32_t type = (output ? program.outputs : program.inputs)[i].type;
     const mt_dtype tile = tile_dtype(type, compute_type);
-    const mt_dtype compute = type == MT_TYPE_BOOL ? tile : call.compute;
+    // Numbers keep the precision of the compute type beside 16-bit floats, which they may exceed.
+    const bool number = !output && tensors[k]->storage == nullptr;
+    const bool direct = type == MT_TYPE_BOOL || (number && sdk::is_floating(call.compute));
+    const mt_dtype compute = direct ? tile : call.compute;
     job.operands[k] =
         output ? make_output(tensors[k], compute, tile) : make_input(tensors[k], compute, tile);
   }

@@ -337,7 +337,11 @@ uint64_t operand_bits(const mt_tensor* operand, int32_t type, Code compute) {
     return static_cast<uint64_t>(sdk::scalar_value<int64_t>(operand));
   }
   // Numbers are int64 or double, and the compute type is nearly always float32.
-  if (compute == kFloat32) return std::bit_cast<uint32_t>(sdk::scalar_value<float>(operand));
+  // Beside 16-bit floats, numbers keep the precision of float32.
+  const bool number = operand->storage == nullptr;
+  if (compute == kFloat32 || (number && (compute == kFloat16 || compute == kBfloat16))) {
+    return std::bit_cast<uint32_t>(sdk::scalar_value<float>(operand));
+  }
   return sdk::visit_dtype(kTypes[compute].dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T value = sdk::scalar_value<T>(operand);
