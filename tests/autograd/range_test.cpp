@@ -7,6 +7,7 @@
 
 #include "mytorch/autograd.h"
 #include "mytorch/backends.h"
+#include "mytorch/ops/cat.h"
 #include "mytorch/ops/cdist.h"
 #include "mytorch/ops/cosine_similarity.h"
 #include "mytorch/ops/dist.h"
@@ -25,6 +26,7 @@
 #include "mytorch/ops/norm.h"
 #include "mytorch/ops/normalize.h"
 #include "mytorch/ops/pairwise_distance.h"
+#include "mytorch/ops/randn.h"
 #include "mytorch/ops/rms_norm.h"
 #include "mytorch/ops/scatter_reduce.h"
 #include "mytorch/ops/segment_reduce.h"
@@ -158,6 +160,78 @@ TEST(Range, WhatIsMadeOfNorms) {
       }
     }
   });
+}
+
+// The expected distances of all pairs of rows.
+Values distances_of(const Tensor& x, const Tensor& y) {
+  const Values a = values(x), b = values(y);
+  const int64_t size = x.size(-1);
+  Values found;
+  for (int64_t i = 0; i < x.size(0); ++i) {
+    for (int64_t j = 0; j < y.size(0); ++j) {
+      double sum = 0;
+      for (int64_t k = 0; k < size; ++k) {
+        const double d =
+            a[static_cast<size_t>(i * size + k)] - b[static_cast<size_t>(j * size + k)];
+        sum += d * d;
+      }
+      found.push_back(std::sqrt(sum));
+    }
+  }
+  return found;
+}
+
+// Of so many rows, distances come from a product of matrices where that is exact.
+TEST(Range, DistancesOfManyRows) {
+  for (const ScalarType type : {kFloat32, kFloat64, kFloat16, kBFloat16}) {
+    SCOPED_TRACE(type);
+    Generator generator(3);
+    const auto random = [&](IntList sizes) {
+      return randn(sizes, generator, TensorOptions(kFloat64));
+    };
+    const double precision = type == kFloat64   ? 1e-14
+                             : type == kFloat32 ? 2e-6
+                             : type == kFloat16 ? 6e-4
+                                                : 5e-3;
+    const Tensor x = random({70, 45}).to(type), y = random({37, 45}).to(type);
+    expect_near(cdist(x, y).flatten(), distances_of(x, y), precision);
+    // The same rows, and neighbors of them, far from 0.
+    const Tensor far = (random({70, 45}) + 4096).to(type);
+    const Tensor near = stack({far, far + random({70, 45}).to(type) * 0.01}).view({140, 45});
+    expect_near(cdist(near, far).flatten(), distances_of(near, far), precision);
+    // Two distant groups, each with the other beside it.
+    const Tensor groups = cat({x, (x.to(kFloat64) + 1000).to(type)});
+    expect_near(cdist(groups, groups).flatten(), distances_of(groups, groups), precision);
+    if (type == kFloat32) {
+      for (const double scale : {1e25, 1e-30}) {
+        expect_near(cdist(x * scale, y * scale).flatten(), distances_of(x * scale, y * scale),
+                    precision);
+      }
+    }
+    // Rows with infinities and NaN concern their own distances alone.
+    Tensor special = x.clone();
+    special[3][5] = INFINITY;
+    special[8][44] = NAN;
+    const Values found = values(cdist(special, y)), expected = distances_of(special, y);
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (std::isnan(expected[i])) {
+        EXPECT_TRUE(std::isnan(found[i])) << i;
+      } else if (std::isinf(expected[i])) {
+        EXPECT_EQ(found[i], INFINITY) << i;
+      } else {
+        EXPECT_NEAR(found[i], expected[i], precision * expected[i]) << i;
+      }
+    }
+    // Batches broadcast.
+    const Tensor batches = stack({x, x * 2, x - 1}).unsqueeze(1), others = stack({y, y + 3});
+    const Tensor all = cdist(batches, others);
+    ASSERT_EQ(all.sizes().vec(), std::vector<int64_t>({3, 2, 70, 37}));
+    for (int64_t i = 0; i < 3; ++i) {
+      for (int64_t j = 0; j < 2; ++j) {
+        expect_near(all[i][j].flatten(), distances_of(batches[i][0], others[j]), precision);
+      }
+    }
+  }
 }
 
 // Expects the normalization of (scale, -scale, scale, -scale), in the same layout as values from

@@ -225,8 +225,50 @@ T Attained(const T* x1, const T* x2, int64_t size, T magnitude) {
 }
 
 template <class T>
-constexpr DistanceTiles<T> kDistanceTiles = {&Columns<T>, &Pack<T>, &Measure<T>, &AddGradient<T>,
-                                             &Attained<T>};
+T Centered(const T* row, const T* center, int64_t size, T* to) {
+  const auto sums = Fold<T>(size, One<T>(), [&](const auto& part, One<T>& sum) MYTORCH_ROW {
+    const Vec<T> x = hn::Sub(part.load(row, T(0)), part.load(center, T(0)));
+    part.store(x, to);
+    sum.a = hn::MulAdd(x, x, sum.a);
+  });
+  return SumOf<T>(sums.a);
+}
+
+// The smallest share of its terms that a sum may be: what is left has lost three bits.
+template <class T>
+constexpr T kShare = T(0.125);
+
+template <class T>
+bool Finish(T own, const T* others, int64_t n, T low, T* to) {
+  const hn::ScalableTag<T> d;
+  const Vec<T> length = Same<T>(own), share = Same<T>(kShare<T>);
+  const Vec<T> least = Same<T>(low), most = Same<T>(hwy::HighestValue<T>());
+  auto all = hn::Eq(share, share);
+  ForEach<T>(n, [&](const auto& part) MYTORCH_ROW {
+    const Vec<T> terms = hn::Add(length, part.load(others, T(1)));
+    const Vec<T> sum = hn::Add(terms, part.load(to, T(0)));
+    const Vec<T> distance = hn::Sqrt(sum);
+    auto good = hn::And(hn::Ge(sum, hn::Mul(share, terms)), hn::Le(sum, most));
+    good = hn::And(good, hn::Ge(distance, least));
+    all = hn::And(all, good);
+    part.store(hn::IfThenElse(good, distance, hn::NaN(d)), to);
+  });
+  return !hn::AllTrue(d, all);
+}
+
+template <class T>
+T Distance(const T* x1, const T* x2, int64_t size) {
+  const auto sums = Fold<T>(size, One<T>(), [&](const auto& part, One<T>& sum) MYTORCH_ROW {
+    const Vec<T> x = hn::Sub(part.load(x1, T(0)), part.load(x2, T(0)));
+    sum.a = hn::MulAdd(x, x, sum.a);
+  });
+  return hn::GetLane(hn::Sqrt(hn::SumOfLanes(hn::ScalableTag<T>(), sums.a)));
+}
+
+template <class T>
+constexpr DistanceTiles<T> kDistanceTiles = {&Columns<T>,     &Pack<T>,     &Measure<T>,
+                                             &AddGradient<T>, &Attained<T>, &Centered<T>,
+                                             &Finish<T>,      &Distance<T>};
 
 const DistanceTiles<float>& FloatDistances() { return kDistanceTiles<float>; }
 const DistanceTiles<double>& DoubleDistances() { return kDistanceTiles<double>; }

@@ -31,6 +31,15 @@ struct DistanceTiles {
                        T p, const T* g, const T* distances, T* to, int64_t pitch);
   // Returns how many elements of the difference of two rows have this magnitude.
   T (*attained)(const T* x1, const T* x2, int64_t size, T magnitude);
+  // Stores the difference of a row from `center`, and returns the sum of its squares.
+  T (*centered)(const T* row, const T* center, int64_t size, T* to);
+  // Makes distances of products: of to[j], which is -2 times the product of a row with row j. `own`
+  // and others[j] are the sums of the squares of the rows. Stores NaN instead where the sum cancels
+  // so far that it is not exact, or is outside of [low^2, the largest number], and returns whether
+  // there is such a place.
+  bool (*finish)(T own, const T* others, int64_t n, T low, T* to);
+  // Returns the Euclidean distance of two rows.
+  T (*distance)(const T* x1, const T* x2, int64_t size);
 };
 
 // Returns the functions of the best instruction set of this CPU; T is float or double.

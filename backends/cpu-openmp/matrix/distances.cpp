@@ -1,15 +1,14 @@
 // Distances between the rows of two matrices, and the gradient of those of the first one. The
 // differences exist in registers only.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "backends/cpu-openmp/common/lines.h"
+#include "backends/cpu-openmp/matrix/distance_pairs.h"
 #include "backends/cpu-openmp/matrix/distance_tiles.h"
 #include "backends/cpu-openmp/registry.h"
 #include "mytorch/abi_ops/cdist.h"
@@ -22,97 +21,14 @@ namespace {
 
 using sdk::TensorView;
 
+// Rows and elements from which products of matrices are faster than differences.
+constexpr int64_t kLeastOfProducts = 32;
+
 Norm norm_of(double p) {
   if (p == 0) return Norm::kCount;
   if (p == 1) return Norm::kSum;
   if (p == 2) return Norm::kSquares;
   return std::isinf(p) ? Norm::kLargest : Norm::kPowers;
-}
-
-// The pairs of matrices of a call; all operands are contiguous, and their batches broadcast.
-class Pairs {
- public:
-  // `out` has the batches.
-  Pairs(const TensorView& x1, const TensorView& x2, const TensorView& out)
-      : rows(x1.size(-2)), others(x2.size(-2)), size(x1.size(-1)) {
-    const int batches = out.ndim() - 2;
-    for (int d = 0; d < batches; ++d) count *= out.size(d);
-    shape_.assign(out.shape().begin(), out.shape().begin() + batches);
-    strides_[0] = strides_of(x1, rows * size);
-    strides_[1] = strides_of(x2, others * size);
-  }
-
-  // The offsets of the matrices of a pair.
-  std::array<int64_t, 2> at(int64_t pair) const {
-    std::array<int64_t, 2> offsets = {0, 0};
-    for (size_t d = shape_.size(); d-- > 0;) {
-      const int64_t i = pair % shape_[d];
-      pair /= shape_[d];
-      for (int k = 0; k < 2; ++k) offsets[k] += i * strides_[k][d];
-    }
-    return offsets;
-  }
-
-  int64_t rows, others, size, count = 1;
-
- private:
-  std::vector<int64_t> strides_of(const TensorView& x, int64_t matrix) const {
-    std::vector<int64_t> strides(shape_.size(), 0);
-    const size_t own = static_cast<size_t>(x.ndim()) - 2;
-    for (size_t i = 1; i <= own; ++i) {
-      const int64_t n = x.size(static_cast<int>(own - i));
-      if (n != 1) strides[shape_.size() - i] = matrix;
-      matrix *= n;
-    }
-    return strides;
-  }
-
-  std::vector<int64_t> shape_;
-  std::vector<int64_t> strides_[2];
-};
-
-// The elements in the type in which they are computed.
-template <class W, class T>
-const W* widened(mt_ctx& ctx, const TensorView& x) {
-  if constexpr (std::is_same_v<W, T>) {
-    return x.data<const T>();
-  } else {
-    const int64_t n = x.numel();
-    W* const wide = sdk::scratch<W>(ctx, n);
-    const T* const from = x.data<const T>();
-    sdk::parallel_for(ctx, 0, n, 16384, [&](int64_t begin, int64_t end) noexcept {
-      for (int64_t i = begin; i < end; ++i) wide[i] = sdk::convert<W>(from[i]);
-    });
-    return wide;
-  }
-}
-
-// The largest difference of two rows.
-template <class W>
-W largest(const W* x, const W* y, int64_t size) {
-  W found = 0;
-  for (int64_t k = 0; k < size; ++k) found = std::max(found, std::abs(x[k] - y[k]));
-  return found;
-}
-
-// Sums of squares or powers below this norm have lost digits to numbers near 0.
-template <class W>
-W least_of(double p, int64_t size) {
-  using Limits = std::numeric_limits<W>;
-  const double sum = static_cast<double>(size) * (Limits::min() / Limits::epsilon());
-  return static_cast<W>(std::pow(sum, 1 / p));
-}
-
-// The distance of rows whose powers are out of range.
-template <class W>
-W scaled_distance(const W* x, const W* y, int64_t size, double p) {
-  const W unit = largest(x, y, size);
-  if (unit == 0 || std::isinf(unit)) return unit;
-  double sum = 0;
-  for (int64_t k = 0; k < size; ++k) {
-    sum += std::pow(static_cast<double>(std::abs(x[k] - y[k]) / unit), p);
-  }
-  return static_cast<W>(static_cast<double>(unit) * std::pow(sum, 1 / p));
 }
 
 // The rows of a task: a panel is packed for each.
@@ -124,7 +40,7 @@ int64_t rows_of_task(int64_t rows, int64_t size) {
 // tiles without elements that the target wants: wants(row, end) tells whether there are any in this
 // or a later row, before the column `end`.
 template <class T, class Target>
-void measure(mt_ctx& ctx, const Pairs& pairs, const TensorView& first_rows,
+void measure(mt_ctx& ctx, const DistancePairs& pairs, const TensorView& first_rows,
              const TensorView& other_rows, double order, const Target& target) {
   using W = sdk::Widened<T>;
   const W* const x1 = widened<W, T>(ctx, first_rows);
@@ -176,7 +92,7 @@ void measure(mt_ctx& ctx, const Pairs& pairs, const TensorView& first_rows,
 template <class T>
 struct Matrices {
   using W = sdk::Widened<T>;
-  const Pairs& pairs;
+  const DistancePairs& pairs;
   T* to;
 
   T* at(int64_t pair, int64_t i, int64_t j) const {
@@ -223,7 +139,10 @@ void cdist(mt_ctx& ctx, const mt_args_cdist& args) {
   if (out.numel() == 0) return;
   sdk::visit_floating(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const Pairs pairs(args.x1, args.x2, out);
+    const DistancePairs pairs(args.x1, args.x2, out);
+    if (args.p == 2 && std::min({pairs.rows, pairs.others, pairs.size}) >= kLeastOfProducts) {
+      return distances_by_products<T>(ctx, pairs, args.x1, args.x2, out.data<T>());
+    }
     measure<T>(ctx, pairs, args.x1, args.x2, args.p, Matrices<T>{pairs, out.data<T>()});
   });
 }
@@ -233,7 +152,7 @@ void pdist(mt_ctx& ctx, const mt_args_pdist& args) {
   if (out.numel() == 0) return;
   sdk::visit_floating(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    measure<T>(ctx, Pairs(self, self, self), self, self, args.p,
+    measure<T>(ctx, DistancePairs(self, self, self), self, self, args.p,
                Triangle<T>{self.size(0), out.data<T>()});
   });
 }
@@ -242,7 +161,7 @@ template <class T>
 void add_gradients(mt_ctx& ctx, const mt_args_cdist_backward& args) {
   using W = sdk::Widened<T>;
   const TensorView out = args.out;
-  const Pairs pairs(args.x1, args.x2, out);
+  const DistancePairs pairs(args.x1, args.x2, out);
   const W* const x1 = widened<W, T>(ctx, args.x1);
   const W* const x2 = widened<W, T>(ctx, args.x2);
   const T* const grad = TensorView(args.grad_output).data<const T>();
@@ -277,7 +196,7 @@ void add_gradients(mt_ctx& ctx, const mt_args_cdist_backward& args) {
                 if constexpr (!std::is_same_v<W, T>) {
                   // A rounded distance equals none of the differences.
                   if (norm == Norm::kLargest) {
-                    length = largest(own + r * size, other + k * size, size);
+                    length = largest_difference(own + r * size, other + k * size, size);
                   }
                 }
                 if (norm == Norm::kSquares) {
