@@ -159,9 +159,10 @@ Tensor norm_backward(const Tensor& grad, const Tensor& self, const Scalar& ord,
     gradient = masked(chosen, x.sign() * (outer / chosen.sum(dim, true)));
   } else {
     // x / |x| * (|x| / norm)^(p - 1): the quotient neither overflows nor underflows, unlike
-    // separate powers of x and norm. Its limit is 0 where the norm is 0. At zeros of x, it is
-    // defined as 0 for p < 1, and its own gradient for p < 2.
-    const Tensor none = p < 2 ? x == 0 : norm == 0;
+    // separate powers of x and norm. Its limit is 0 where the norm is 0, which for p < 0 is
+    // wherever an element is. At zeros of x, it is defined as 0 for 0 < p < 1, and its own gradient
+    // for p < 2.
+    const Tensor none = p > 0 && p < 2 ? x == 0 : norm == 0;
     const Tensor magnitude = where(none, 1, x.abs());
     const Tensor quotient = magnitude / where(none, 1, norm);
     gradient = where(none, 0, outer * (x.sign() * quotient.pow(p - 1)));

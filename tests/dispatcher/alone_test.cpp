@@ -6,6 +6,7 @@
 #include "mytorch/distributed.h"
 #include "mytorch/mytorch.h"
 #include "mytorch/nn/parallel/distributed_data_parallel.h"
+#include "mytorch/nn/parallel/fully_sharded_data_parallel.h"
 #include "tests/dispatcher/fake_device.h"
 
 namespace mytorch::distributed {
@@ -61,6 +62,24 @@ TEST(RankAlone, CopiesOnAnyDevice) {
   own(x.to(kCPU)).square().sum().backward();
   const Tensor found = model.weight.grad().to(kCPU), expected = own.weight.grad();
   EXPECT_TRUE(mytorch::allclose(found, expected, 1e-5, 1e-5));
+
+  nn::Linear whole = nn::clone(own), part = nn::clone(own);
+  part.to(fake.device());
+  nn::FullyShardedDataParallel sharded(part);
+  nn::optim::SGD of_whole(whole.parameters(), {.lr = 0.1});
+  nn::optim::SGD of_part(part.parameters(), {.lr = 0.1});
+  for (int step = 0; step < 2; ++step) {
+    of_whole.zero_grad();
+    of_part.zero_grad();
+    whole(x.to(kCPU)).square().sum().backward();
+    sharded(x).square().sum().backward();
+    of_whole.step();
+    of_part.step();
+  }
+  for (const auto& [name, tensor] : sharded.full_state_dict()) {
+    EXPECT_TRUE(mytorch::allclose(tensor.to(kCPU), whole.state_dict().at(name), 1e-5, 1e-5))
+        << name;
+  }
   EXPECT_TRUE(fake.take_races().empty());
 }
 

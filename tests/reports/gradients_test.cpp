@@ -332,5 +332,49 @@ TEST(ReportedGradients, InPlaceProductsUnderVmap) {
   EXPECT_EQ(values(x.grad()), (std::vector<double>{8, 16, 24, 32}));
 }
 
+// The derivatives of erfcx and log_ndtr cancelled far out: terms of about 1 left 1e-4 and less.
+// Expected values are mpmath's.
+TEST(ReportedGradients, ScaledErrorFunctionsFarOut) {
+  struct Point {
+    double x, first, second;
+  };
+  const auto expect = [](const std::function<Tensor(const Tensor&)>& f, const Point& point) {
+    for (const ScalarType type : {kFloat32, kFloat64}) {
+      SCOPED_TRACE(testing::Message() << type << " at " << point.x);
+      const Tensor x = tensor({point.x}, type).requires_grad_();
+      const Tensor first = autograd::grad({f(x).sum()}, {x}, {}, {.create_graph = true})[0];
+      const Tensor second = autograd::grad({first.sum()}, {x})[0];
+      // Below 5, where the plain formula serves, a few digits go.
+      const double precision = type == kFloat64 ? 1e-12 : std::abs(point.x) < 5 ? 1e-3 : 1e-5;
+      EXPECT_NEAR(first.item<double>() / point.first, 1, precision);
+      EXPECT_NEAR(second.item<double>() / point.second, 1, precision);
+    }
+  };
+  for (const Point& point : {Point{3, -0.054372260007172871, 0.031768742319742673},
+                             {4.5, -0.026015928630939816, 0.010826250869224492},
+                             {5.5, -0.017794764701022603, 0.0061820250877495398},
+                             {40, -0.00035228842528748392, 1.7597943756913901e-5},
+                             {1000, -5.6418873726549667e-7, 1.1283757819707055e-9}}) {
+    expect([](const Tensor& x) { return special_erfcx(x); }, point);
+  }
+  for (const Point& point : {Point{-3, 3.2830986549304365, -0.92944081321473188},
+                             {-10, 10.098093233962512, -0.99055462217434374},
+                             {-60, 60.016657420241125, -0.99972268411658523},
+                             {-1000, 1000.000999998, -0.99999900000599995}}) {
+    expect([](const Tensor& x) { return special_log_ndtr(x); }, point);
+  }
+}
+
+// A zero makes norms of negative order 0, whatever the other elements.
+TEST(ReportedGradients, SecondDerivativesOfNormsOfNegativeOrderAtZero) {
+  for (const double order : {-1.0, -2.0, -0.5}) {
+    const Tensor x = leaf({0, 2, -3});
+    const Tensor norm = linalg_vector_norm(x, order);
+    const Tensor first = autograd::grad({norm}, {x}, {}, {.create_graph = true})[0];
+    EXPECT_EQ(values(first), Values({0, 0, 0}));
+    EXPECT_EQ(values(autograd::grad({first.sum()}, {x})[0]), Values({0, 0, 0}));
+  }
+}
+
 }  // namespace
 }  // namespace mytorch
