@@ -16,12 +16,35 @@ from codegen.model import Op
 FILE = Path(__file__).parent / "suites.yaml"
 KEYS = {"name", "op", "form", "args", "dtype", "program"}
 TENSOR_KEYS = {"shape", "dtype", "low", "high", "layout", "of", "raised"}
-LAYOUTS = ("contiguous", "transposed", "sliced", "broadcast", "channels_last")
+LAYOUTS = ("contiguous", "transposed", "sliced", "broadcast", "channels_last", "channels_first", "heads", "padded")
 FORMS = ("function", "out", "inplace")
 
 
 class SuiteError(ValueError):
     """Raised for a case that does not fit its record; the text names the case."""
+
+
+def _completed(case: dict, earlier: dict) -> dict:
+    """Returns a case with the keys and arguments that it does not state itself taken from the earlier case that its
+    `like` names."""
+    if "like" not in case:
+        return case
+    other = earlier.get(case["like"])
+    if other is None:
+        raise SuiteError(f"it is like {case['like']!r}, which is not an earlier case of the suite")
+    own = {key: value for key, value in case.items() if key != "like"}
+    return {**other, **own, "args": {**other.get("args", {}), **own.get("args", {})}}
+
+
+def _described(arg: str, args: dict, asking: tuple = ()) -> dict:
+    """Returns an argument; the description of a tensor is completed from that of the argument that its `like` names."""
+    value = args[arg]
+    if not isinstance(value, dict) or "like" not in value:
+        return value
+    other, asking = value["like"], (*asking, arg)
+    if other in asking or not isinstance(args.get(other), dict):
+        raise SuiteError(f"{arg} is like {other!r}, which is not another tensor of the case")
+    return {**_described(other, args, asking), **{key: own for key, own in value.items() if key != "like"}}
 
 
 def _check_tensor(arg: str, value: dict, args: dict) -> str:
@@ -77,15 +100,18 @@ def suites(all_ops: list[Op], path: Path = FILE) -> str:
     lines = []
     try:
         for suite, cases in by_suite.items():
-            names = set()
+            earlier: dict[str, dict] = {}
             for case in cases:
                 where = f"{path.name}: {suite}: {case.get('name', case)}"
+                case = _completed(case, earlier)
+                if case.get("name") in earlier:
+                    raise SuiteError("the suite has two cases of this name")
+                earlier[case.get("name")] = case
+                if "args" in case:
+                    case = {**case, "args": {name: _described(name, case["args"]) for name in case["args"]}}
                 if wrong := _check(case, ops):
-                    raise SuiteError(f"{where}: {wrong}")
-                if case["name"] in names:
-                    raise SuiteError(f"{where}: the suite has two cases of this name")
-                names.add(case["name"])
+                    raise SuiteError(wrong)
                 lines.append(json.dumps({"suite": suite, **case}))
     except SuiteError as error:
-        sys.exit(str(error))
+        sys.exit(f"{where}: {error}")
     return "[\n" + ",\n".join(lines) + "\n]\n"

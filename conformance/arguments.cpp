@@ -56,6 +56,17 @@ Geometry geometry_of(const std::vector<int64_t>& shape, const std::string& layou
     std::rotate(g.memory.begin() + 1, g.memory.begin() + 2, g.memory.end());
     g.strides = strides_of(g.memory);
     std::rotate(g.strides.begin() + 1, g.strides.end() - 1, g.strides.end());
+  } else if (layout == "channels_first" && n >= 3) {
+    std::rotate(g.memory.begin() + 1, g.memory.end() - 1, g.memory.end());
+    g.strides = strides_of(g.memory);
+    std::rotate(g.strides.begin() + 1, g.strides.begin() + 2, g.strides.end());
+  } else if (layout == "heads" && n >= 3) {
+    std::swap(g.memory[n - 2], g.memory[n - 3]);
+    g.strides = strides_of(g.memory);
+    std::swap(g.strides[n - 2], g.strides[n - 3]);
+  } else if (layout == "padded" && n >= 1) {
+    g.memory[n - 1] *= 2;
+    g.strides = strides_of(g.memory);
   }
   return g;
 }

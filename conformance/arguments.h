@@ -25,8 +25,10 @@ struct Geometry {
   std::vector<int64_t> distinct;  // the shape of the elements that differ: without broadcasting
 };
 
-// Returns the geometry of a layout: contiguous, transposed, sliced, broadcast or channels_last. A
-// tensor with too few dimensions for the layout is contiguous.
+// Returns the geometry of a layout: contiguous, transposed, sliced, broadcast, channels_last,
+// channels_first (an image (N, H, W, C) in the memory of (N, C, H, W)), heads (of attention,
+// (B, H, L, D) in the memory of (B, L, H, D)) or padded (the first half of rows of twice the
+// length). A tensor with too few dimensions for the layout is contiguous.
 Geometry geometry_of(const std::vector<int64_t>& shape, const std::string& layout);
 
 // Returns the value of an argument that is not a tensor; `device` is the value of every argument of

@@ -41,8 +41,14 @@ Form form_of(const std::string& text) {
 
 // ---- shapes as text
 
-constexpr const char* kLayouts[] = {"contiguous", "transposed", "sliced", "broadcast",
-                                    "channels_last"};
+constexpr const char* kLayouts[] = {"contiguous",    "transposed",     "sliced", "broadcast",
+                                    "channels_last", "channels_first", "heads",  "padded"};
+
+std::string layouts_text() {
+  std::string text;
+  for (const char* layout : kLayouts) text += (text.empty() ? "" : ", ") + std::string(layout);
+  return text;
+}
 
 int64_t whole(const std::string& text, const std::string& where) {
   int64_t value = 0;
@@ -88,9 +94,8 @@ Json parse_tensor(const std::string& text) {
       try {
         dtype_from_name(word.c_str());
       } catch (const Error&) {
-        refuse("--shapes: '" + word + "' in '" + text +
-               "' is not a type, a layout (transposed, sliced, broadcast, channels_last), "
-               "low=N, high=N, raised=N or of=ARGUMENT");
+        refuse("--shapes: '" + word + "' in '" + text + "' is not a type, a layout (" +
+               layouts_text() + "), low=N, high=N, raised=N or of=ARGUMENT");
       }
       spec["dtype"] = word;
     }

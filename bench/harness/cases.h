@@ -45,9 +45,8 @@ Named find_record(const std::vector<OpRecord>& catalog, const std::string& name)
 //
 //   4096x1024        its sizes; 8 or 8x for one dimension, [] for none, - for an absent tensor
 //   2x3+2x5          a list of tensors
-//   4096x1024:WORD   with any of a dtype, a layout (transposed, sliced, broadcast, channels_last),
-//                    low=N, high=N, raised=N (on the diagonals), of=ARG (a view of another
-//                    argument's memory)
+//   4096x1024:WORD   with any of a dtype, a layout (of conformance/arguments.h), low=N, high=N,
+//                    raised=N (on the diagonals), of=ARG (a view of another argument's memory)
 //
 // Skips tensor arguments that `given` contains. Throws Error(kValue) that quotes the invalid part.
 // shapes_text() is the inverse.

@@ -65,12 +65,16 @@ def tensor(spec: dict, dtype: str, made: dict) -> torch.Tensor:
     memory = list(shape)
     if layout == "transposed":
         memory[-1], memory[-2] = memory[-2], memory[-1]
-    elif layout == "sliced":
+    elif layout == "heads":
+        memory[-2], memory[-3] = memory[-3], memory[-2]
+    elif layout in ("sliced", "padded"):
         memory[-1] *= 2
     elif layout == "broadcast":
         memory[0] = 1
     elif layout == "channels_last":
         memory = [memory[0], *memory[2:], memory[1]]
+    elif layout == "channels_first":
+        memory = [memory[0], memory[-1], *memory[1:-1]]
     kind = getattr(torch, spec.get("dtype", dtype))
     if "of" in spec:
         whole = made[spec["of"]].reshape(-1)[: math.prod(memory)].view(memory)
@@ -89,8 +93,14 @@ def tensor(spec: dict, dtype: str, made: dict) -> torch.Tensor:
         return whole[..., ::2]
     if layout == "broadcast":
         return whole.expand(shape)
+    if layout == "padded":
+        return whole[..., : shape[-1]]
+    if layout == "heads":
+        return whole.transpose(-2, -3)
     if layout == "channels_last":
         return whole.movedim(-1, 1)
+    if layout == "channels_first":
+        return whole.movedim(1, -1)
     return whole
 
 

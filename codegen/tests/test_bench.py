@@ -66,6 +66,21 @@ class SuitesTest(unittest.TestCase):
             [{"suite": "a", "name": "b", "op": "exp", "args": {"self": {"shape": [3]}}}],
         )
 
+    def test_like_completes_tensors_and_cases(self):
+        first, second, third = self.emit(
+            "a:\n"
+            "- {name: x, op: add.Tensor, form: out, args: {self: {like: other, dtype: int8}, other: {shape: [3], low: 1}}}\n"
+            "- {name: y, like: x, args: {other: {shape: [5]}, alpha: 2}}\n"
+            "- {name: z, like: y, form: function, dtype: int32}\n"
+        )
+        self.assertEqual(first["args"]["self"], {"shape": [3], "low": 1, "dtype": "int8"})
+        self.assertEqual(
+            second,
+            {"suite": "a", "name": "y", "op": "add.Tensor", "form": "out"}
+            | {"args": {"self": {"shape": [5], "dtype": "int8"}, "other": {"shape": [5]}, "alpha": 2}},
+        )
+        self.assertEqual(third, second | {"name": "z", "form": "function", "dtype": "int32"})
+
     def test_refuses(self):
         for case, says in [
             ("{op: exp}", "no name"),
@@ -79,6 +94,9 @@ class SuitesTest(unittest.TestCase):
             ("{name: x, op: exp, args: {self: {shape: [1], size: 2}}}", "unknown key 'size'"),
             ("{name: x, op: exp, args: {self: {shape: [1], layout: odd}}}", "unknown layout"),
             ("{name: x, op: exp, args: {self: {shape: [1], of: y}}}", "view of 'y'"),
+            ("{name: x, like: y}", "like 'y', which is not an earlier case"),
+            ("{name: x, op: exp, args: {self: {like: y}}}", "self is like 'y'"),
+            ("{name: x, op: exp, args: {self: {like: self}}}", "self is like 'self'"),
             ("{name: x, op: exp, form: odd, args: {self: {shape: [1]}}}", "unknown form"),
             ("{name: x, op: relu_grad, form: out, args: {grad: {shape: [1]}, result: {shape: [1]}}}", "no form 'out'"),
             (

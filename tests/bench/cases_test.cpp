@@ -162,6 +162,18 @@ TEST_F(Cases, ArgumentsHaveTheGivenLayoutsAndDefaults) {
   EXPECT_EQ(input.stride(3), 3);
   EXPECT_EQ(input.stride(0), 48);
 
+  c.record = &record("contiguous");
+  const auto strides = [&](const char* self) {
+    c.args = {{"self", Json::parse(self)}};
+    const Tensor made = make_arguments(c)[0].tensor();
+    return std::vector<int64_t>(made.strides().begin(), made.strides().end());
+  };
+  using Strides = std::vector<int64_t>;
+  EXPECT_EQ(strides(R"({"shape": [2, 3, 5, 7], "layout": "channels_first"})"),
+            (Strides{105, 5, 1, 15}));
+  EXPECT_EQ(strides(R"({"shape": [2, 3, 5, 7], "layout": "heads"})"), (Strides{105, 7, 21, 1}));
+  EXPECT_EQ(strides(R"({"shape": [3, 5], "layout": "padded"})"), (Strides{10, 1}));
+
   // Indices are valid for every dimension.
   c.record = &record("gather");
   c.args = Json::parse(R"({"self": {"shape": [9, 4]}, "dim": 0, "index": {"shape": [100, 4]}})");
