@@ -28,8 +28,8 @@ struct Case {
   Device device = {};  // of the tensors
 };
 
-// Returns the cases of one suite of `folder`/suites.json, or of all if `suite` is empty. Throws
-// Error(kValue) that lists the suites if `suite` is unknown.
+// Returns the cases of one suite of `folder`/suites.json, or of all but `gpu` if `suite` is empty.
+// Throws Error(kValue) that lists the suites if `suite` is unknown.
 std::vector<Case> suite_cases(const std::vector<OpRecord>& catalog, const std::string& folder,
                               const std::string& suite);
 

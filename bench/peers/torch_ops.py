@@ -4,20 +4,21 @@
     torch_ops.py [--suite NAME] [--case NAME ...] [--device cpu|cuda] [--threads N] [--seconds S] [--json FILE]
                  [--suites build/release/generated/share/suites.json] [--unordered]
 
-Operators are those of ATen with the same names, except for EXCEPTIONS and COMPOSED. A TorchScript loop repeats the call, so
+Operators are those of ATen with the same names, except for EXCEPTIONS, COMPOSED and PREPARED. A TorchScript loop repeats the call, so
 that no Python runs between calls. If TorchScript cannot do so, Python repeats it, and the line of the case says so.
 `mytorch bench --suite NAME --compare FILE` prints the ratios. For the suite `overhead`,
 bench/peers/overhead_libtorch has the same cases in C++.
 
 On a GPU, as in `mytorch bench --device cuda`, calls are queued and waited for in batches. Successive calls use
 different sets of arguments, which together exceed the caches; Python switches between the sets. As in mytorch, float32
-is not rounded to TF32, and sums have a fixed order (torch.use_deterministic_algorithms); --unordered allows PyTorch's
-default algorithms, some of which add with atomic operations.
+is not rounded to TF32 without MYTORCH_CUDA_TF32=1, and sums have a fixed order (torch.use_deterministic_algorithms);
+--unordered allows PyTorch's default algorithms, some of which add with atomic operations.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -47,6 +48,7 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic pro
 
 try:
     import torch
+    import torch.nn.functional as F
 except ImportError:
     sys.exit("torch_ops.py: this Python has no PyTorch (Debian: python3-torch, and /usr/bin/python3)")
 
@@ -119,11 +121,20 @@ def arguments(case: dict) -> dict:
                 value = tensor(value, kind, made)
             elif isinstance(value, list) and value and isinstance(value[0], dict):
                 value = [tensor(v, kind, made) for v in value]
+            elif name == "dtype":
+                value = getattr(torch, value)
             made[name] = value
     return made
 
 
 # ---- differences from ATen's name or arguments: (name, positional arguments) -------------------------
+
+
+def _image(sizes: list, like: torch.Tensor) -> torch.Tensor:
+    """Returns a tensor of the type and the memory format of `like`."""
+    last = not like.is_contiguous() and like.is_contiguous(memory_format=torch.channels_last)
+    memory_format = torch.channels_last if last else torch.contiguous_format
+    return torch.empty(sizes, dtype=like.dtype, memory_format=memory_format)
 
 
 def _convolution(a: dict, input_: torch.Tensor, weight: torch.Tensor, mask: list) -> tuple[str, list]:
@@ -145,12 +156,13 @@ def _convolution(a: dict, input_: torch.Tensor, weight: torch.Tensor, mask: list
 EXCEPTIONS = {
     # The operator behind relu. The out= form of relu computes into new memory and copies.
     "relu": lambda a, out: ("clamp_min", [a["self"], 0]) if out else None,
+    "fill_": lambda a, out: ("fill_", [a["self"], a["value"]]),
     "relu_grad": lambda a, out: ("threshold_backward", [a["grad"], a["result"], 0]),
     "convolution_backward_input": lambda a, out: _convolution(
-        a, torch.empty(a["input_size"]), a["weight"], [True, False, False]
+        a, _image(a["input_size"], a["grad_output"]), a["weight"], [True, False, False]
     ),
     "convolution_backward_weight": lambda a, out: _convolution(
-        a, a["input"], torch.empty(a["weight_size"]), [False, True, False]
+        a, a["input"], _image(a["weight_size"], a["grad_output"]), [False, True, False]
     ),
     "linalg_eigh_forward": lambda a, out: ("_linalg_eigh", [a["self"], a["UPLO"], a["compute_v"]]),
     "linalg_svd_forward": lambda a, out: (
@@ -185,6 +197,10 @@ EXCEPTIONS = {
             [True, True, True],
         ],
     ),
+    "native_rms_norm_backward": lambda a, out: (
+        "_fused_rms_norm_backward",
+        [*(a[x] for x in ("grad_out", "input", "normalized_shape", "rstd", "weight")), [True, True]],
+    ),
     "batch_norm_training_backward": lambda a, out: (
         "native_batch_norm_backward",
         [
@@ -202,7 +218,7 @@ EXCEPTIONS = {
     ),
     "attention_forward": lambda a, out: (
         "scaled_dot_product_attention",
-        [a["query"], a["key"], a["value"], None, 0.0, a["right"] == 0],
+        [a["query"], a["key"], a["value"], a["attn_mask"], a["dropout_p"], a["right"] == 0],
         {"scale": a["scale"], "enable_gqa": a["query"].shape[1] != a["key"].shape[1]},
     ),
     "attention_backward": lambda a, out: (
@@ -219,7 +235,8 @@ EXCEPTIONS = {
 
 
 def rotated(a: dict) -> torch.Tensor:
-    x, cos, sin = a["self"], a["cos"], a["sin"]
+    x = a["self"]
+    cos, sin = a["cos"].to(x.dtype), a["sin"].to(x.dtype)
     if a.get("interleaved"):
         first, second = x[..., ::2], x[..., 1::2]
         return torch.stack([first * cos - second * sin, second * cos + first * sin], -1).flatten(-2)
@@ -242,25 +259,24 @@ def rms_norm_gradients(a: dict) -> tuple:
 
 def add_layer_norm(a: dict) -> tuple:
     total = a["input"] + a["residual"]
-    return torch.nn.functional.layer_norm(total, a["normalized_shape"], a["weight"], a["bias"], a["eps"]), total
+    return F.layer_norm(total, a["normalized_shape"], a["weight"], a["bias"], a["eps"]), total
 
 
 def add_rms_norm(a: dict) -> tuple:
     total = a["input"] + a["residual"]
-    return torch.nn.functional.rms_norm(total, a["normalized_shape"], a["weight"], a["eps"]), total
+    return F.rms_norm(total, a["normalized_shape"], a["weight"], a["eps"]), total
 
 
 def linear_cross_entropy(a: dict) -> tuple:
     """Forward and backward, by linear and cross_entropy."""
     x, weight = (a[name].detach().requires_grad_() for name in ("input", "linear_weight"))
     with torch.enable_grad():
-        loss = torch.nn.functional.cross_entropy(torch.nn.functional.linear(x, weight), a["target"], reduction="sum")
+        loss = F.cross_entropy(F.linear(x, weight), a["target"], reduction="sum")
         return loss, *torch.autograd.grad(loss, [x, weight])
 
 
-def silu_gradients(a: dict) -> tuple:
-    grad, gate, up = a["grad_output"], a["gate"], a["up"]
-    return torch.ops.aten.silu_backward(grad * up, gate), grad * torch.nn.functional.silu(gate)
+def linear_gelu(a: dict) -> torch.Tensor:
+    return F.gelu(F.linear(a["input"], a["weight"], a["bias"]), approximate=a["approximate"])
 
 
 def halves(f):
@@ -268,20 +284,96 @@ def halves(f):
 
 
 def silu_mul(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.silu(gate) * up
+    return F.silu(gate) * up
 
 
 COMPOSED = {
     "rotary_embedding": rotated,
     "swiglu": lambda a: silu_mul(a["gate"], a["up"]),
     "swiglu.packed": halves(silu_mul),
-    "swiglu_backward": silu_gradients,
-    "geglu": lambda a: torch.nn.functional.gelu(a["gate"]) * a["up"],
+    "geglu": lambda a: F.gelu(a["gate"]) * a["up"],
     "native_add_layer_norm": add_layer_norm,
     "native_add_layer_norm_backward": layer_norm_gradients,
     "native_add_rms_norm": add_rms_norm,
     "native_add_rms_norm_backward": rms_norm_gradients,
     "linear_cross_entropy_forward": linear_cross_entropy,
+    "linear_gelu": linear_gelu,
+    "linear_gelu_forward": linear_gelu,
+}
+
+
+# ---- calls with a forward pass before them: each gets the arguments and returns the call, or None ------
+
+
+def leaves(a: dict, *names: str) -> dict:
+    return {name: a[name].detach().requires_grad_() for name in names}
+
+
+def backward(output: torch.Tensor, inputs: dict, grad: torch.Tensor):
+    return lambda: torch.autograd.grad(output, list(inputs.values()), grad, retain_graph=True)
+
+
+def silu_gradients(a: dict):
+    grad, gate, up = a["grad_output"], a["gate"], a["up"]
+    saved = F.silu(gate)
+    return lambda: (torch.ops.aten.silu_backward(grad * up, gate), grad * saved)
+
+
+@torch.enable_grad()
+def group_norm_gradients(a: dict):
+    x, weight = a["input"], a["weight"]
+    if x.is_contiguous():
+        sizes = [*x.shape[:2], x[0, 0].numel(), a["group"]]
+        args = [a["grad_out"], x, a["mean"].to(x.dtype), a["rstd"].to(x.dtype), weight, *sizes, [True] * 3]
+        return lambda: torch.ops.aten.native_group_norm_backward(*args)
+    inputs = leaves({**a, "bias": weight}, "input", "weight", "bias")  # the operator lacks this layout
+    return backward(F.group_norm(inputs["input"], a["group"], inputs["weight"], inputs["bias"]), inputs, a["grad_out"])
+
+
+@torch.enable_grad()
+def cross_entropy_gradient(a: dict):
+    inputs = leaves(a, "self")
+    return backward(F.cross_entropy(inputs["self"], a["target"]), inputs, a["grad_output"])
+
+
+def attention_kernel(case: dict):
+    """Returns a context with the backend of F.scaled_dot_product_attention that is fastest for a case of attention on a
+    GPU: cuDNN's in 16 bits, without masks and dropout."""
+    a = case.get("args", {})
+    if not ON_GPU or not case.get("op", "").startswith("attention_") or case.get("dtype") != "bfloat16":
+        return contextlib.nullcontext()
+    if a.get("attn_mask") or a.get("dropout_p") or a.get("query", {}).get("shape", [1, 1, 1])[2] == 1:
+        return contextlib.nullcontext()
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    return sdpa_kernel(SDPBackend.CUDNN_ATTENTION)
+
+
+def recorded_attention(a: dict):
+    """Returns attention that keeps what its gradient needs, and its inputs."""
+    masked = a["attn_mask"] is not None and a["attn_mask"].is_floating_point()
+    inputs = leaves(a, "query", "key", "value", *(["attn_mask"] if masked else []))
+    op, args, named = EXCEPTIONS["attention_forward"]({**a, **inputs}, False)
+    return torch.enable_grad()(lambda: getattr(F, op)(*args, **named)), inputs
+
+
+def attention(a: dict):
+    return recorded_attention(a)[0] if ON_GPU and a["query"].shape[2] > 1 else None
+
+
+def attention_gradients(a: dict):
+    if not ON_GPU and a["attn_mask"] is None and a["dropout_p"] == 0:
+        return None  # the CPU has an operator for it
+    call, inputs = recorded_attention(a)
+    return backward(call(), inputs, a["grad_output"])
+
+
+PREPARED = {
+    "swiglu_backward": silu_gradients,
+    "native_group_norm_backward": group_norm_gradients,
+    "cross_entropy_backward": cross_entropy_gradient,
+    "attention_forward": attention,
+    "attention_backward": attention_gradients,
 }
 
 
@@ -365,12 +457,13 @@ def check_repeats(loop, by_python) -> None:
 
 def loop_of(case: dict, args: dict):
     """Returns a function that repeats the call n times, and a remark."""
-    if case["op"] in COMPOSED:
-        composition = COMPOSED[case["op"]]
+    composed = COMPOSED.get(case["op"])
+    run = (lambda: composed(args)) if composed else PREPARED.get(case["op"], lambda a: None)(args)
+    if run:
 
         def composed_loop(n: int):
             for _ in range(n):
-                composition(args)
+                run()
 
         composed_loop(1)
         return composed_loop, "a composition, by Python"
@@ -528,7 +621,9 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     if ON_GPU:
         torch.set_default_device(options.device)
-        torch.backends.cudnn.allow_tf32 = False  # the default of matrix products, and of mytorch
+        tf32 = os.environ.get("MYTORCH_CUDA_TF32", "0") == "1"
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+        torch.backends.cudnn.benchmark = True
         if not options.unordered:
             torch.use_deterministic_algorithms(True, warn_only=True)
             torch.utils.deterministic.fill_uninitialized_memory = False
@@ -544,20 +639,23 @@ def main() -> None:
     cases = [
         c
         for c in json.loads(options.suites.read_text())
-        if options.suite in ("all", c["suite"]) and (not options.case or c["name"] in options.case)
+        if (c["suite"] != "gpu" if options.suite == "all" else c["suite"] == options.suite)
+        and (not options.case or c["name"] in options.case)
     ]
     if not cases:
         sys.exit(f"torch_ops.py: no case of suite {options.suite!r} has such a name")
     results = []
     order = "any order of sums" if options.unordered else "sums in a fixed order"
-    gpu = f"{torch.cuda.get_device_name()}, no TF32, {order}" if ON_GPU else ""
+    if ON_GPU:
+        tf32 = "TF32" if torch.backends.cuda.matmul.allow_tf32 else "no TF32"
+    gpu = f"{torch.cuda.get_device_name()}, {tf32}, {order}" if ON_GPU else ""
     print(f"{LABEL}, " + (gpu or f"{options.threads} threads, {blas_library()}"))
     for case in cases:
         name = case["name"]
         if "program" in case and name not in PROGRAMS:
             continue
         try:
-            with torch.no_grad():
+            with torch.no_grad(), attention_kernel(case):
                 if "program" in case:
                     loops = [(label, loop, "") for label, loop in PROGRAMS[name](name)]
                 else:

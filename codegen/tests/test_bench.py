@@ -56,7 +56,7 @@ class SuitesTest(unittest.TestCase):
             {c["suite"] for c in cases},
             set(
                 "overhead pointwise complex special reduce matmul conv norm attention recurrent fused index optim "
-                "linalg distance fourier".split()
+                "linalg distance fourier gpu".split()
             ),
         )
 

@@ -94,7 +94,11 @@ INSTANTIATE_TEST_SUITE_P(
 // The reproducer of a row must describe the measured case.
 TEST_F(Cases, ReproducersOfSuitesDescribeTheSameCases) {
   int cases = 0;
-  for (const Case& c : suite_cases(catalog(), conformance::share_folder(), "")) {
+  auto all = suite_cases(catalog(), conformance::share_folder(), "");
+  for (Case& c : suite_cases(catalog(), conformance::share_folder(), "gpu")) {
+    all.push_back(std::move(c));
+  }
+  for (const Case& c : all) {
     if (c.record == nullptr) {
       EXPECT_EQ(find_program(c.program).name, c.program);
       EXPECT_EQ(reproducer(c, 2, "x"), "mytorch bench --suite " + c.suite + " --case " + c.name +
@@ -203,6 +207,13 @@ TEST_F(Cases, WrittenArgumentsAreCopiesAndCanBeRestored) {
   c.record = &record("native_batch_norm");
   c.form = Form::kFunction;
   EXPECT_EQ(written_arguments(c).size(), 2u);  // the running mean and variance
+}
+
+// Its cases are too large for a CPU.
+TEST_F(Cases, AllSuitesLeaveOutTheOneForGpus) {
+  for (const Case& c : suite_cases(catalog(), conformance::share_folder(), "")) {
+    EXPECT_NE(c.suite, "gpu");
+  }
 }
 
 TEST_F(Cases, AnUnknownSuiteListsTheSuites) {
