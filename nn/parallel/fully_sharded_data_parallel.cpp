@@ -148,7 +148,7 @@ Tensor FullyShardedDataParallel::clip_grad_norm_(double max_norm, double norm_ty
       gradients.push_back(grad.detach());
     }
   }
-  Tensor total = gradients.empty() ? mytorch::zeros(IntList(nullptr, 0), kFloat32, s.group.device())
+  Tensor total = gradients.empty() ? mytorch::zeros(IntList(nullptr, 0), kFloat32, s.device)
                                    : mytorch::get_total_norm(gradients, norm_type).to(kFloat32);
   if (std::isinf(norm_type)) {
     s.group.all_reduce(total, {ReduceOp::kMax});
@@ -182,7 +182,7 @@ TensorMap FullyShardedDataParallel::full_state_dict() const {
   TensorMap state;
   for (const Unit& unit : state_->units) {
     for (const Flat& flat : unit.flats) {
-      const Tensor full = mytorch::empty({flat.total}, flat.dtype, state_->group.device());
+      const Tensor full = mytorch::empty({flat.total}, flat.dtype, state_->device);
       state_->group.all_gather(full, flat.shard);
       const Tensor here = full.to(kCPU);
       for (const Parameter& p : flat.parameters) {

@@ -87,6 +87,7 @@ struct FullyShardedDataParallel::State : std::enable_shared_from_this<State> {
   struct Packed;
 
   distributed::Group group;
+  Device device = kCPU;  // of the parameters: the group's, unless this rank is alone
   FullyShardedDataParallelOptions options;
   std::vector<Unit> units;                                           // the outermost one first
   std::unordered_map<uint64_t, std::pair<size_t, size_t>> gathered;  // unit and flat, by storage
@@ -113,7 +114,7 @@ struct FullyShardedDataParallel::State : std::enable_shared_from_this<State> {
     for (size_t f = 0; f < unit.flats.size(); ++f) {
       Flat& flat = unit.flats[f];
       const ScalarType dtype = compute_type(flat);
-      flat.full = mytorch::empty({flat.total}, dtype, group.device());
+      flat.full = mytorch::empty({flat.total}, dtype, device);
       gathered[sharded::storage_of(flat.full)] = {index, f};
       unit.works.push_back(group.all_gather(flat.full, flat.shard.to(dtype), /*async=*/true));
     }

@@ -160,7 +160,7 @@ void FullyShardedDataParallel::State::reduce(size_t index, size_t f,
   Flat& flat = unit.flats[f];
   const NoGradGuard no_grad;
   const ScalarType dtype = options.mixed_precision.reduce_dtype.value_or(compute_type(flat));
-  Tensor buffer = mytorch::zeros({flat.total}, dtype, group.device());
+  Tensor buffer = mytorch::zeros({flat.total}, dtype, device);
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (!gradients[i].defined()) continue;
     const Parameter& p = flat.parameters[i];
@@ -177,7 +177,7 @@ void FullyShardedDataParallel::State::reduce(size_t index, size_t f,
   // exist.
   finish_reduction();
   reduction.flat = &flat;
-  reduction.result = mytorch::empty({flat.length}, dtype, group.device());
+  reduction.result = mytorch::empty({flat.length}, dtype, device);
   reduction.work =
       group.reduce_scatter(reduction.result, buffer, {ReduceOp::kAverage}, /*async=*/true);
 }

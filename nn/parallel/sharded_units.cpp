@@ -69,10 +69,11 @@ void FullyShardedDataParallel::State::split(Module& module) {
   detail::ParameterAccess::visit(module, [&](const std::string& name, Tensor& member) {
     const auto [place, is_new] = known.emplace(member.impl(), parameters.size());
     if (is_new) {
-      if (!(member.device() == group.device())) {
+      if (parameters.empty()) device = group.size() == 1 ? member.device() : group.device();
+      if (!(member.device() == device)) {
         fail(ErrorCode::kDevice, "[FullyShardedDataParallel] '", name, "' is on ",
-             member.device().str(), " and the group on ", group.device().str(),
-             ": move the module first");
+             member.device().str(), group.size() == 1 ? " and others on " : " and the group on ",
+             device.str(), ": move the module first");
       }
       parameters.push_back(
           {{{name}, {&member}, member.sizes().vec(), member.numel()}, unit_of(name)});
@@ -114,7 +115,7 @@ void FullyShardedDataParallel::State::cut(Unit& unit) {
     }
     flat.length = aligned((flat.total + group.size() - 1) / group.size());
     flat.total = flat.length * group.size();
-    const Tensor full = mytorch::zeros({flat.total}, flat.dtype, group.device());
+    const Tensor full = mytorch::zeros({flat.total}, flat.dtype, device);
     for (const Parameter& p : flat.parameters) {
       full.narrow(0, p.offset, p.numel).view(p.sizes).copy_(p.members[0]->detach());
     }
