@@ -80,8 +80,9 @@ class Pass {
   }
 
   // Computes n <= kPiece elements; an output may be an input. 16-bit floats are computed in float32
-  // and rounded at the end, as by the record.
-  template <size_t kInputs, size_t kOutputs>
+  // and rounded at the end, as by the record. The last kNumbers inputs are a number, repeated in
+  // the compute type.
+  template <size_t kInputs, size_t kOutputs, size_t kNumbers = 0>
   void run(const std::array<char*, kInputs>& inputs, const std::array<char*, kOutputs>& outputs,
            int64_t n) const {
     const void* in[kInputs];
@@ -94,8 +95,9 @@ class Pass {
     }
     alignas(64) float wide[kInputs + kOutputs][kPiece];
     for (size_t k = 0; k < kInputs; ++k) {
-      widen_(inputs[k], wide[k], n);
-      in[k] = wide[k];
+      const bool number = k >= kInputs - kNumbers;
+      if (!number) widen_(inputs[k], wide[k], n);
+      in[k] = number ? static_cast<const void*>(inputs[k]) : wide[k];
     }
     for (size_t k = 0; k < kOutputs; ++k) out[k] = wide[kInputs + k];
     inner_loop_(in, out, scalars_, n);
@@ -216,13 +218,16 @@ void sgd_without_momentum(mt_ctx& ctx, const mt_args_sgd_steps_& args, double ra
     by.header.variant = by.alpha.v.d == 1 ? kTrue : kFalse;
     const Pass add("add.Tensor", by.header.variant, &by, dtype);
     const Pass mul("mul.Tensor", 0, nullptr, dtype);
-    // The factor as an operand.
+    // The factor as an operand. Rounded to 16 bits it would often be 1.
     alignas(64) char factors[kPiece * sizeof(double)];
-    simd::get_convert(sdk::dtype_of<double>, dtype)(&shrink, factors, 1);
-    repeat(factors, sdk::itemsize(dtype), kPiece, factors);
+    if (sdk::same_dtype(dtype, sdk::dtype_of<double>)) {
+      std::fill_n(reinterpret_cast<double*>(factors), kPiece, shrink);
+    } else {
+      std::fill_n(reinterpret_cast<float*>(factors), kPiece, static_cast<float>(shrink));
+    }
     for_each_piece(ctx, lists, dtype, [&](const std::array<char*, 2>& piece, int64_t n) noexcept {
       if (args.weight_decay != 0) {
-        mul.run<2, 1>({piece[0], factors}, {piece[0]}, n);
+        mul.run<2, 1, 1>({piece[0], factors}, {piece[0]}, n);
       }
       add.run<2, 1>({piece[0], piece[1]}, {piece[0]}, n);
     });
