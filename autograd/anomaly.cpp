@@ -20,13 +20,17 @@ namespace mytorch::autograd {
 
 AnomalyMode::AnomalyMode(bool check_nan)
     : saved_anomaly_(thread_data.anomaly), saved_check_(thread_data.check_nan) {
-  thread_data.anomaly = true;
-  thread_data.check_nan = check_nan;
+  set_enabled(true, check_nan);
 }
 
 AnomalyMode::~AnomalyMode() {
   thread_data.anomaly = saved_anomaly_;
   thread_data.check_nan = saved_check_;
+}
+
+void AnomalyMode::set_enabled(bool enabled, bool check_nan) {
+  thread_data.anomaly = enabled;
+  thread_data.check_nan = check_nan;
 }
 
 bool AnomalyMode::is_enabled() { return thread_data.anomaly; }

@@ -152,6 +152,11 @@ void retain_grad(const Tensor& self) {
   of_node.retained.push_back({edge.input, extras.retained});
 }
 
+bool retains_grad(const Tensor& self) {
+  const AutogradMeta* meta = self.impl()->autograd;
+  return meta != nullptr && meta->extras != nullptr && meta->extras->retained != nullptr;
+}
+
 int64_t add_hook(const Tensor& self, const Edge& edge, std::shared_ptr<Hook> hook) {
   static std::atomic<int64_t> last{0};
   hook->id = last.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -188,10 +193,10 @@ void remove_hook(const Tensor& self, int64_t id) {
   fail(ErrorCode::kValue, "[remove_hook] the tensor has no hook ", id);
 }
 
-void tensor_backward(const Tensor& self, const Tensor& gradient, bool retain_graph,
-                     bool create_graph) {
+void tensor_backward(const Tensor& self, const Tensor& gradient, std::optional<bool> retain_graph,
+                     bool create_graph, TensorList inputs) {
   const TensorList gradients = gradient.defined() ? TensorList(&gradient, 1) : TensorList();
-  backward(TensorList(&self, 1), gradients, retain_graph, create_graph);
+  backward(TensorList(&self, 1), gradients, retain_graph, create_graph, inputs);
 }
 
 std::string grad_fn(const Tensor& self) {
@@ -208,6 +213,7 @@ constexpr AutogradTable kTable = {
     .grad = get_grad,
     .set_grad = set_grad,
     .retain_grad = retain_grad,
+    .retains_grad = retains_grad,
     .backward = tensor_backward,
     .register_hook = register_hook,
     .remove_hook = remove_hook,

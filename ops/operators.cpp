@@ -162,8 +162,9 @@ TensorIterator Tensor::begin() const {
 
 TensorIterator Tensor::end() const { return {*this, dim() == 0 ? 0 : sizes()[0]}; }
 
-Tensor Tensor::to_options(const TensorOptions& options) const {
-  return mytorch::to(*this, options.device_opt().value_or(device()), options.dtype_opt());
+Tensor Tensor::to_options(const TensorOptions& options, bool non_blocking, bool copy) const {
+  return mytorch::to(*this, options.device_opt().value_or(device()), options.dtype_opt(),
+                     non_blocking, copy);
 }
 
 Tensor Tensor::cpu() const { return to(kCPU); }
@@ -221,6 +222,14 @@ Tensor Tensor::contiguous(MemoryFormat format) const {
 
 Tensor Tensor::to(MemoryFormat format) const {
   return format == MemoryFormat::kPreserve ? *this : contiguous(format);
+}
+
+Tensor Tensor::clone(MemoryFormat format) const {
+  if (format == MemoryFormat::kPreserve || is_contiguous(format)) {
+    const std::optional<Tensor> moved = with_channels_last(*this, format);
+    return moved.has_value() ? moved->clone().movedim(-1, 1) : clone();
+  }
+  return contiguous(format);
 }
 
 Tensor Tensor::pin_memory() const { return mytorch::pin_memory(*this); }

@@ -18,10 +18,10 @@ void set_grad_enabled(bool enabled) {
   }
 }
 
-InferenceMode::InferenceMode()
+InferenceMode::InferenceMode(bool enabled)
     : saved_grad_(thread_state.grad_mode), saved_inference_(thread_state.inference_mode) {
-  set_grad_enabled(false);
-  thread_state.inference_mode = true;
+  set_grad_enabled(!enabled);
+  thread_state.inference_mode = enabled;
 }
 
 InferenceMode::~InferenceMode() {

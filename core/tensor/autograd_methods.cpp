@@ -41,8 +41,13 @@ void Tensor::set_grad(const Tensor& grad) const { table(*this, "set_grad").set_g
 
 void Tensor::retain_grad() const { table(*this, "retain_grad").retain_grad(*this); }
 
-void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {
-  table(*this, "backward").backward(*this, gradient, retain_graph, create_graph);
+bool Tensor::retains_grad() const {
+  return table(*this, "retains_grad").retains_grad(*this);
+}
+
+void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph,
+                      TensorList inputs) const {
+  table(*this, "backward").backward(*this, gradient, retain_graph, create_graph, inputs);
 }
 
 int64_t Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {

@@ -18,6 +18,10 @@
 
 namespace mytorch::autograd {
 
+// libtorch's names.
+using Variable = Tensor;
+using variable_list = std::vector<Tensor>;
+
 // Adds d(outputs)/d(leaf), weighted by `grad_outputs`, to the grad of every leaf that the outputs
 // depend on, or, if `inputs` is given, of those tensors only. A missing or undefined grad_output
 // means 1 and is allowed only for an output of one element.
@@ -97,6 +101,8 @@ class AnomalyMode {
   explicit AnomalyMode(bool check_nan = true);
   ~AnomalyMode();
   static bool is_enabled();  // on this thread
+  // Sets the mode of this thread, for programs without a scope to bound it.
+  static void set_enabled(bool enabled, bool check_nan = true);
   AnomalyMode(const AnomalyMode&) = delete;
   AnomalyMode& operator=(const AnomalyMode&) = delete;
 
@@ -104,6 +110,7 @@ class AnomalyMode {
   bool saved_anomaly_;
   bool saved_check_;
 };
+using DetectAnomalyGuard = AnomalyMode;  // libtorch's name
 
 // Installs hooks on this thread for the lifetime of this object. Each tensor saved for backward is
 // replaced by the result of `pack`; `unpack` restores it when backward needs it. This allows saved

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "mytorch/std_function.h"
@@ -23,8 +24,9 @@ struct AutogradTable {
   Tensor (*grad)(const Tensor& self);
   void (*set_grad)(const Tensor& self, const Tensor& grad);
   void (*retain_grad)(const Tensor& self);
-  void (*backward)(const Tensor& self, const Tensor& gradient, bool retain_graph,
-                   bool create_graph);
+  bool (*retains_grad)(const Tensor& self);
+  void (*backward)(const Tensor& self, const Tensor& gradient, std::optional<bool> retain_graph,
+                   bool create_graph, TensorList inputs);
   int64_t (*register_hook)(const Tensor& self, std::function<Tensor(const Tensor&)> hook);
   void (*remove_hook)(const Tensor& self, int64_t hook);
   std::string (*grad_fn)(const Tensor& self);

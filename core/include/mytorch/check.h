@@ -63,12 +63,31 @@ std::string str(const Parts&... parts) {
 }  // namespace mytorch
 
 // Throws Error(kValue) with the text of the parts unless the condition holds.
-#define MYTORCH_CHECK(condition, ...)                                                         \
-  do {                                                                                        \
-    if (!(condition)) [[unlikely]]                                                            \
-      throw ::mytorch::Error(::mytorch::ErrorCode::kValue,                                    \
-                             ::mytorch::str("[" #condition "] " __VA_OPT__(, ) __VA_ARGS__)); \
+#define MYTORCH_CHECK(condition, ...) \
+  MYTORCH_CHECK_WITH(kValue, condition, #condition __VA_OPT__(, ) __VA_ARGS__)
+// The same with other codes: for a value or a position, a type, what is not implemented, and what a
+// program itself guarantees.
+#define MYTORCH_CHECK_VALUE(condition, ...) \
+  MYTORCH_CHECK_WITH(kValue, condition, #condition __VA_OPT__(, ) __VA_ARGS__)
+#define MYTORCH_CHECK_INDEX(condition, ...) \
+  MYTORCH_CHECK_WITH(kValue, condition, #condition __VA_OPT__(, ) __VA_ARGS__)
+#define MYTORCH_CHECK_TYPE(condition, ...) \
+  MYTORCH_CHECK_WITH(kType, condition, #condition __VA_OPT__(, ) __VA_ARGS__)
+#define MYTORCH_CHECK_NOT_IMPLEMENTED(condition, ...) \
+  MYTORCH_CHECK_WITH(kUnsupported, condition, #condition __VA_OPT__(, ) __VA_ARGS__)
+#define MYTORCH_INTERNAL_ASSERT(condition, ...) \
+  MYTORCH_CHECK_WITH(kInternal, condition, #condition __VA_OPT__(, ) __VA_ARGS__)
+// Takes the condition's text, since an argument that is passed on is expanded.
+#define MYTORCH_CHECK_WITH(code, condition, text, ...)                                   \
+  do {                                                                                   \
+    if (!(condition)) [[unlikely]]                                                       \
+      throw ::mytorch::Error(::mytorch::ErrorCode::code,                                 \
+                             ::mytorch::str("[" text "] " __VA_OPT__(, ) __VA_ARGS__)); \
   } while (false)
 
-// Writes a warning to the standard error stream.
+// Writes a warning to the standard error stream; MYTORCH_WARN_ONCE does so once in the process.
 #define MYTORCH_WARN(...) ::mytorch::detail::warn(::mytorch::str(__VA_ARGS__))
+#define MYTORCH_WARN_ONCE(...)                                                   \
+  do {                                                                           \
+    [[maybe_unused]] static const bool told = (MYTORCH_WARN(__VA_ARGS__), true); \
+  } while (false)

@@ -27,6 +27,9 @@ class Error : public std::exception {
   Error(ErrorCode code, std::string message) : code_(code), message_(std::move(message)) {}
   ErrorCode code() const noexcept { return code_; }
   const char* what() const noexcept override { return message_.c_str(); }
+  // libtorch's names.
+  const std::string& msg() const noexcept { return message_; }
+  const char* what_without_backtrace() const noexcept { return what(); }
 
  private:
   ErrorCode code_;

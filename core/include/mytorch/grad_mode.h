@@ -50,10 +50,11 @@ struct GradMode {
 
 // Disables gradient recording in its scope. In addition, tensors created in the scope can never
 // take part in differentiation: their views are not tracked and their writes are not counted, which
-// makes operations cheaper than under NoGradGuard.
+// makes operations cheaper than under NoGradGuard. InferenceMode(false) enables recording in its
+// scope, even inside an InferenceMode.
 class InferenceMode {
  public:
-  InferenceMode();
+  explicit InferenceMode(bool enabled = true);
   ~InferenceMode();
   InferenceMode(const InferenceMode&) = delete;
   InferenceMode& operator=(const InferenceMode&) = delete;

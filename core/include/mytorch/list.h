@@ -65,6 +65,7 @@ class IntList {
     return data()[size_ - 1];
   }
   std::vector<int64_t> vec() const { return {begin(), end()}; }
+  bool equals(const IntList& other) const { return *this == other; }  // libtorch's name
   bool operator==(const IntList& other) const {
     if (size_ != other.size_) return false;
     for (size_t i = 0; i < size_; ++i) {

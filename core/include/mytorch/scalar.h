@@ -86,6 +86,11 @@ class Scalar {
   constexpr int toInt() const { return to<int>(); }
   constexpr bool toBool() const { return to_bool(); }
   constexpr bool isComplex() const { return is_complex(); }
+  constexpr bool isFloatingPoint() const { return is_float(); }
+  constexpr bool isBoolean() const { return is_bool(); }
+  constexpr bool isIntegral(bool include_bool) const {
+    return is_int() || (include_bool && is_bool());
+  }
   // Returns the type of this number in promotion: bool, int64, the default float type (float32), or
   // the complex type of that.
   constexpr ScalarType type() const {

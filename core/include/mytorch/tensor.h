@@ -27,6 +27,7 @@ class Tensor;
 class IndexedTensor;
 class TensorIterator;
 class TensorOptions;
+enum class Layout : int8_t;
 class TensorStorage;
 template <class T, size_t n, bool checked>
 class TensorAccessor;
@@ -119,6 +120,7 @@ class Tensor {
   }
 
   bool defined() const { return impl_ != nullptr; }
+  void reset() { *this = Tensor(); }  // makes this variable undefined, as x = {} does
   TensorImpl* impl() const { return impl_; }
   TensorImpl* operator->() const = delete;
   bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
@@ -148,6 +150,7 @@ class Tensor {
   bool is_view() const { return checked()->base != nullptr; }
   bool is_floating_point() const { return mytorch::is_floating_point(dtype()); }
   bool is_complex() const { return mytorch::is_complex(dtype()); }
+  Layout layout() const;  // kStrided
   int64_t storage_offset() const { return checked()->offset(); }
   int64_t element_size() const { return mytorch::element_size(dtype()); }
   int64_t itemsize() const { return element_size(); }
@@ -155,6 +158,7 @@ class Tensor {
   bool is_signed() const { return mytorch::is_signed(dtype()); }
   // Returns how many times operators have written the memory; shared by all views.
   uint64_t version() const { return checked()->storage->abi.version; }
+  int64_t _version() const { return static_cast<int64_t>(version()); }  // libtorch's name
   std::string str() const;  // values and type, as printed by `operator<<`
   void print() const;       // writes the type, shape and device to stderr, without values
 
@@ -234,10 +238,12 @@ class Tensor {
   void set_grad(const Tensor& grad) const;
   // Keeps the gradient of a non-leaf tensor in grad().
   void retain_grad() const;
-  // Accumulates d(this)/d(leaf) into the grad of each leaf. `gradient` has the shape of this
-  // tensor, and may be omitted if this tensor has one element.
-  void backward(const Tensor& gradient = {}, bool retain_graph = false,
-                bool create_graph = false) const;
+  bool retains_grad() const;  // whether retain_grad did so
+  // Accumulates d(this)/d(leaf) into the grad of each leaf or, if `inputs` is given, of those
+  // tensors only. `gradient` has the shape of this tensor, and may be omitted if this tensor has
+  // one element. A retain_graph of nullopt means create_graph.
+  void backward(const Tensor& gradient = {}, std::optional<bool> retain_graph = {},
+                bool create_graph = false, TensorList inputs = {}) const;
   // Calls `hook` with this tensor's gradient each time it is computed; a defined return value
   // replaces the gradient. Returns a handle for remove_hook.
   int64_t register_hook(std::function<Tensor(const Tensor&)> hook) const;
@@ -305,8 +311,9 @@ class Tensor {
   // -- conversion; `to` is among the operators below --
   // A template, so that a device's name converts to Device alone.
   template <class O>
-  requires(std::is_same_v<O, TensorOptions>) Tensor to(const O& options)
-  const { return to_options(options); }
+  requires(std::is_same_v<O, TensorOptions>) Tensor
+      to(const O& options, bool non_blocking = false, bool copy = false)
+  const { return to_options(options, non_blocking, copy); }
   Tensor cpu() const;
   Tensor cuda() const;
   Tensor toType(ScalarType dtype) const;
@@ -315,6 +322,8 @@ class Tensor {
   // with the channels, dimension 1 of (N, C, H, W) or (N, C, D, H, W), next to one another.
   Tensor contiguous(MemoryFormat format) const;
   Tensor to(MemoryFormat format) const;
+  // Returns a copy whose memory has the order; kPreserve is clone().
+  Tensor clone(MemoryFormat format) const;
   // Returns a copy in pinned memory; see mytorch/device_memory.h.
   Tensor pin_memory() const;
 
@@ -323,6 +332,21 @@ class Tensor {
   Tensor polygamma(int64_t n) const;  // mytorch::polygamma(n, *this)
 
 #include "mytorch/tensor_methods.inc"  // generated from the records with `forms: [method]`
+
+  // Of all elements, in another type: x.sum(kFloat64) is x.sum({}, false, kFloat64). Templates, so
+  // that sum({}) has a list of dimensions.
+  template <std::same_as<ScalarType> Type>
+  Tensor sum(Type dtype) const {
+    return sum(OptionalIntList(), false, dtype);
+  }
+  template <std::same_as<ScalarType> Type>
+  Tensor mean(Type dtype) const {
+    return mean(OptionalIntList(), false, dtype);
+  }
+  template <std::same_as<ScalarType> Type>
+  Tensor norm(std::optional<Scalar> p, Type dtype) const {
+    return norm(p, OptionalIntList(), false, dtype);
+  }
 
   Tensor T() const;  // numpy_T()
   // Returns a view of the same bytes as elements of another type, detached.
@@ -373,7 +397,7 @@ class Tensor {
     }
   }
   void copy_values(void* to, ScalarType type) const;
-  Tensor to_options(const TensorOptions& options) const;
+  Tensor to_options(const TensorOptions& options, bool non_blocking, bool copy) const;
 
   TensorImpl* impl_;
 };

@@ -35,6 +35,10 @@ class TensorOptions {
     result.has_dtype_ = true;
     return result;
   }
+  template <class T>
+  constexpr TensorOptions dtype() const {
+    return dtype(scalar_type_of<T>());
+  }
   constexpr TensorOptions device(Device device) const {
     TensorOptions result = *this;
     result.device_ = device;
@@ -62,6 +66,8 @@ class TensorOptions {
   constexpr bool requires_grad() const { return requires_grad_; }
   constexpr bool pinned_memory() const { return pinned_memory_; }
   constexpr Layout layout() const { return kStrided; }
+  constexpr bool has_dtype() const { return has_dtype_; }
+  constexpr bool has_device() const { return has_device_; }
   constexpr std::optional<ScalarType> dtype_opt() const {
     if (has_dtype_) return dtype_;
     return {};
@@ -103,5 +109,9 @@ concept Options = std::is_same_v<T, TensorOptions> || std::is_same_v<T, Device>;
 }  // namespace detail
 
 inline TensorOptions Tensor::options() const { return TensorOptions(dtype()).device(device()); }
+inline Layout Tensor::layout() const {
+  checked();
+  return kStrided;
+}
 
 }  // namespace mytorch
