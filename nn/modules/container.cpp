@@ -31,7 +31,28 @@ bool has_key(std::string_view name, const std::vector<std::string>& keys) {
 // ---- modules ----
 
 void Module::register_any(NamedAny module) {
-  add_shared(std::move(module.name_), std::move(module.module_), module.copy_);
+  add_shared(std::move(module.name_), std::move(module.any_.module_), module.any_.copy_);
+}
+
+void Module::replace_any(NamedAny module) {
+  const auto found =
+      std::find_if(children_.begin(), children_.end(),
+                   [&](const ChildEntry& entry) { return entry.name == module.name_; });
+  if (found == children_.end()) return register_any(std::move(module));
+  ChildEntry replaced = std::move(*found);
+  const auto place = found - children_.begin();
+  children_.erase(found);
+  try {
+    register_any(std::move(module));
+  } catch (...) {
+    children_.insert(children_.begin() + place, std::move(replaced));
+    throw;
+  }
+  std::rotate(children_.begin() + place, children_.end() - 1, children_.end());
+}
+
+void AnyModule::fail_type(const Module& module) {
+  fail(ErrorCode::kType, "[AnyModule] the module has another type: ", module.describe());
 }
 
 ModuleList::ModuleList(std::initializer_list<NamedAny> modules) {
@@ -39,7 +60,33 @@ ModuleList::ModuleList(std::initializer_list<NamedAny> modules) {
 }
 
 void ModuleDict::update(std::initializer_list<NamedAny> modules) {
-  for (const NamedAny& module : modules) register_any(module);
+  for (const NamedAny& module : modules) replace_any(module);
+}
+
+void ModuleDict::update(const std::vector<NamedShared>& modules) {
+  for (const auto& [name, module] : modules) replace_any(NamedAny(name, module));
+}
+
+std::shared_ptr<Module> ModuleDict::pop(std::string_view name) {
+  std::shared_ptr<Module> module = shared_child(find_key("ModuleDict", name, keys()));
+  unregister_module(std::string(name));
+  return module;
+}
+
+std::vector<std::shared_ptr<Module>> ModuleDict::values() const {
+  std::vector<std::shared_ptr<Module>> values;
+  for (size_t i = 0; i < size(); ++i) values.push_back(shared_child(i));
+  return values;
+}
+
+std::vector<NamedShared> ModuleDict::items() const {
+  std::vector<NamedShared> items;
+  for (size_t i = 0; i < size(); ++i) items.emplace_back(child_name(i), shared_child(i));
+  return items;
+}
+
+void ModuleList::check_index(size_t index, size_t bound) {
+  if (index >= bound) fail_index("ModuleList", index, bound, "places");
 }
 
 Module& ModuleList::operator[](size_t index) {
@@ -76,10 +123,6 @@ void ModuleDict::fail_type(std::string_view name, const Module& module) {
 
 // ---- parameters ----
 
-ParameterList::ParameterList(const std::vector<Tensor>& parameters) {
-  for (const Tensor& parameter : parameters) push_back(parameter);
-}
-
 void ParameterList::push_back(Tensor parameter) {
   hold_parameter(std::to_string(size()), std::move(parameter));
 }
@@ -95,6 +138,36 @@ std::string ParameterList::describe() const {
 
 void ParameterDict::insert(std::string name, Tensor parameter) {
   hold_parameter(std::move(name), std::move(parameter));
+}
+
+void ParameterDict::update(const std::vector<std::pair<std::string, Tensor>>& parameters) {
+  for (const auto& [name, parameter] : parameters) {
+    if (!contains(name)) {
+      insert(name, parameter);
+    } else {
+      if (parameter.defined()) parameter.requires_grad_();
+      (*this)[name] = parameter;
+    }
+  }
+}
+
+Tensor ParameterDict::pop(std::string_view name) {
+  const size_t index = find_key("ParameterDict", name, keys());
+  Tensor parameter = held_parameter(index);
+  remove_held(index);
+  return parameter;
+}
+
+std::vector<Tensor> ParameterDict::values() const {
+  std::vector<Tensor> values;
+  for (size_t i = 0; i < size(); ++i) values.push_back(held_parameter(i));
+  return values;
+}
+
+std::vector<std::pair<std::string, Tensor>> ParameterDict::items() const {
+  std::vector<std::pair<std::string, Tensor>> items;
+  for (size_t i = 0; i < size(); ++i) items.emplace_back(held_name(i), held_parameter(i));
+  return items;
 }
 
 std::vector<std::string> ParameterDict::keys() const {

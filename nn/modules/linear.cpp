@@ -39,6 +39,21 @@ Tensor embedding_table(const char* module, int64_t rows, int64_t width,
   return empty({rows, width}, kFloat32);
 }
 
+// Returns another tensor of the same memory, so that the rows keep their requires_grad.
+Tensor pretrained_table(const char* module, const Tensor& rows,
+                        std::optional<int64_t>* padding_idx) {
+  if (rows.dim() != 2) {
+    fail(ErrorCode::kShape, "[", module, "] the embeddings have shape ", shape_str(rows.sizes()),
+         ": give a table (num_embeddings, width)");
+  }
+  if (!rows.is_floating_point()) {
+    fail(ErrorCode::kType, "[", module, "] the embeddings are ", dtype_name(rows.dtype()),
+         ": give floating-point numbers");
+  }
+  *padding_idx = functional::padding_row(*padding_idx, rows.size(0), module);
+  return rows.detach();
+}
+
 }  // namespace
 
 Linear::Linear(int64_t in_features, int64_t out_features, bool with_bias)
@@ -174,6 +189,22 @@ Embedding::Embedding(int64_t num_embeddings, int64_t width, EmbeddingArgs option
   reset_parameters();
 }
 
+Embedding::Embedding(const Tensor& embeddings, bool freeze, EmbeddingArgs options)
+    : options_(options) {
+  weight = pretrained_table("Embedding", embeddings, &options_.padding_idx);
+  register_parameter("weight", weight);
+  weight.requires_grad_(!freeze);
+}
+
+Embedding Embedding::from_pretrained(const Tensor& embeddings,
+                                     EmbeddingFromPretrainedArgs options) {
+  return Embedding(embeddings, options.freeze,
+                   EmbeddingArgs{.padding_idx = options.padding_idx,
+                                 .scale_grad_by_freq = options.scale_grad_by_freq,
+                                 .max_norm = options.max_norm,
+                                 .norm_type = options.norm_type});
+}
+
 void Embedding::reset_parameters() { reset_embedding(weight, options_.padding_idx); }
 
 Tensor Embedding::forward(const Tensor& indices) {
@@ -192,6 +223,24 @@ EmbeddingBag::EmbeddingBag(int64_t num_embeddings, int64_t width, EmbeddingBagAr
   weight = embedding_table("EmbeddingBag", num_embeddings, width, &options_.padding_idx);
   register_parameter("weight", weight);
   reset_parameters();
+}
+
+EmbeddingBag::EmbeddingBag(const Tensor& embeddings, bool freeze, EmbeddingBagArgs options)
+    : options_(options) {
+  weight = pretrained_table("EmbeddingBag", embeddings, &options_.padding_idx);
+  register_parameter("weight", weight);
+  weight.requires_grad_(!freeze);
+}
+
+EmbeddingBag EmbeddingBag::from_pretrained(const Tensor& embeddings,
+                                           EmbeddingBagFromPretrainedArgs options) {
+  return EmbeddingBag(embeddings, options.freeze,
+                      EmbeddingBagArgs{.mode = options.mode,
+                                       .padding_idx = options.padding_idx,
+                                       .scale_grad_by_freq = options.scale_grad_by_freq,
+                                       .include_last_offset = options.include_last_offset,
+                                       .max_norm = options.max_norm,
+                                       .norm_type = options.norm_type});
 }
 
 void EmbeddingBag::reset_parameters() { reset_embedding(weight, options_.padding_idx); }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/types/errors.h"
+#include "mytorch/grad_mode.h"
 #include "mytorch/options_epoch.h"
 #include "nn/modules/module_copies.h"
 #include "nn/modules/names.h"
@@ -15,6 +16,7 @@ Module::Module() = default;
 Module::Module(std::nullptr_t) : empty_(true) {}
 Module::Module(const Module& other)
     : Forwards(),
+      name_(other.name_),
       tensors_(other.tensors_),
       children_(other.children_),
       copies_(other.copies_),
@@ -48,6 +50,7 @@ Module& Module::operator=(const Module& other) {
       entry.copies = own.copies;
     }
   }
+  name_ = other.name_;
   tensors_ = other.tensors_;
   children_ = std::move(children);
   hooks_ = other.hooks_;
@@ -75,8 +78,15 @@ void Module::requires_grad(bool on) {
   for (const Tensor& parameter : parameters()) parameter.requires_grad_(on);
 }
 
-void Module::zero_grad() {
-  for (const Tensor& parameter : parameters()) parameter.set_grad({});
+void Module::zero_grad(bool set_to_none) {
+  NoGradGuard no_grad;
+  for (const Tensor& parameter : parameters()) {
+    if (set_to_none) {
+      parameter.set_grad({});
+    } else if (const Tensor grad = parameter.grad(); grad.defined()) {
+      grad.detach().zero_();
+    }
+  }
 }
 
 int64_t Module::lazy_size(const Tensor& input, int64_t dim) const {

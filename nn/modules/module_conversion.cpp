@@ -49,23 +49,23 @@ void Module::convert(const std::function<Tensor(const Tensor&)>& function) {
   }
 }
 
-void Module::to(Device device) {
-  convert([&](const Tensor& tensor) { return mytorch::to(tensor, device); });
+void Module::to(Device device, bool non_blocking) {
+  convert([&](const Tensor& tensor) { return mytorch::to(tensor, device, {}, non_blocking); });
 }
 
-void Module::to(ScalarType dtype) {
+void Module::to(ScalarType dtype, bool non_blocking) {
   if (!is_floating_point(dtype)) {
     fail(ErrorCode::kType, "[Module::to] modules have floating-point types, not ",
          dtype_name(dtype));
   }
   convert([&](const Tensor& tensor) {
-    return tensor.is_floating_point() ? mytorch::to(tensor, dtype) : tensor;
+    return tensor.is_floating_point() ? mytorch::to(tensor, dtype, non_blocking) : tensor;
   });
 }
 
-void Module::to(Device device, ScalarType dtype) {
-  to(dtype);
-  to(device);
+void Module::to(Device device, ScalarType dtype, bool non_blocking) {
+  to(dtype, non_blocking);
+  to(device, non_blocking);
 }
 
 }  // namespace mytorch::nn

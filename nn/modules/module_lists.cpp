@@ -12,7 +12,7 @@
 
 namespace mytorch::nn {
 
-void Module::visit(const std::string& prefix, const Visit& visit) const {
+void Module::visit(const std::string& prefix, const Visit& visit, bool recurse) const {
   if (lazy_) {
     fail(ErrorCode::kValue, "[", class_name(*this), "] ",
          prefix.empty() ? "the module" : absl::StrCat("'", prefix, "'"),
@@ -24,6 +24,7 @@ void Module::visit(const std::string& prefix, const Visit& visit) const {
     Tensor& tensor = resolve(entry);
     if (tensor.defined()) visit(join(prefix, entry.name), tensor, entry.role);
   }
+  if (!recurse) return;
   for (const ChildEntry& entry : children_) {
     resolve(entry).visit(join(prefix, entry.name), visit);
   }
@@ -44,16 +45,15 @@ std::shared_ptr<Module> detail::ParameterAccess::child(const Module& module, siz
 }
 
 template <class T>
-bool NamedList<T>::contains(std::string_view name) const {
-  return std::any_of(this->begin(), this->end(),
-                     [&](const auto& item) { return item.first == name; });
+const T* NamedList<T>::find(std::string_view name) const {
+  const auto found = std::find_if(this->begin(), this->end(),
+                                  [&](const auto& item) { return item.first == name; });
+  return found == this->end() ? nullptr : &found->second;
 }
 
 template <class T>
 T& NamedList<T>::operator[](std::string_view name) {
-  for (NamedItem<T>& item : *this) {
-    if (item.first == name) return item.second;
-  }
+  if (T* found = find(name)) return *found;
   fail(ErrorCode::kValue, "[named list] there is no '", name, "' among ", this->size(), " names",
        this->empty() ? "" : ": ", absl::StrJoin(keys(), ", "));
 }
@@ -72,23 +72,33 @@ std::vector<T> NamedList<T>::values() const {
   return list;
 }
 
-template class NamedList<Tensor>;
-template class NamedList<Module*>;
-
-NamedList<Tensor> Module::unique(bool parameters) const {
-  NamedList<Tensor> list;
-  std::set<const void*> seen;
-  visit("", [&](const std::string& name, Tensor& tensor, Role role) {
-    if ((role == Role::kParameter) != parameters) return;
-    if (seen.insert(tensor.impl()).second) list.push_back({name, tensor});
-  });
+template <class T>
+std::vector<std::pair<std::string, T>> NamedList<T>::pairs() const {
+  std::vector<std::pair<std::string, T>> list;
+  for (const NamedItem<T>& item : *this) list.emplace_back(item.first, item.second);
   return list;
 }
 
-NamedList<Tensor> Module::named_parameters() const { return unique(true); }
-NamedList<Tensor> Module::named_buffers() const { return unique(false); }
-std::vector<Tensor> Module::parameters() const { return unique(true).values(); }
-std::vector<Tensor> Module::buffers() const { return unique(false).values(); }
+template class NamedList<Tensor>;
+template class NamedList<Module*>;
+
+NamedList<Tensor> Module::unique(bool parameters, bool recurse) const {
+  NamedList<Tensor> list;
+  std::set<const void*> seen;
+  const auto add = [&](const std::string& name, Tensor& tensor, Role role) {
+    if ((role == Role::kParameter) != parameters) return;
+    if (seen.insert(tensor.impl()).second) list.push_back({name, tensor});
+  };
+  visit("", add, recurse);
+  return list;
+}
+
+NamedList<Tensor> Module::named_parameters(bool recurse) const { return unique(true, recurse); }
+NamedList<Tensor> Module::named_buffers(bool recurse) const { return unique(false, recurse); }
+std::vector<Tensor> Module::parameters(bool recurse) const {
+  return unique(true, recurse).values();
+}
+std::vector<Tensor> Module::buffers(bool recurse) const { return unique(false, recurse).values(); }
 
 NamedList<Module*> Module::named_children() {
   NamedList<Module*> list;
@@ -107,21 +117,28 @@ void Module::list_modules(const std::string& prefix, NamedList<Module*>& list) {
   }
 }
 
-NamedList<Module*> Module::named_modules() {
+NamedList<Module*> Module::named_modules(const std::string& prefix, bool include_self) {
   NamedList<Module*> list;
-  list_modules("", list);
+  list_modules(prefix, list);
+  if (!include_self) list.erase(list.begin());
   return list;
 }
 
 std::vector<Module*> Module::modules(bool include_self) {
-  std::vector<Module*> list = named_modules().values();
-  if (!include_self) list.erase(list.begin());
-  return list;
+  return named_modules("", include_self).values();
 }
 
 void Module::apply(const std::function<void(Module&)>& function) {
   for (const ChildEntry& entry : children_) resolve(entry).apply(function);
   function(*this);
+}
+
+void Module::apply(const std::function<void(const std::string&, Module&)>& function,
+                   const std::string& prefix) {
+  for (const ChildEntry& entry : children_) {
+    resolve(entry).apply(function, join(prefix, entry.name));
+  }
+  function(prefix, *this);
 }
 
 int64_t Module::num_parameters(bool trainable_only) const {

@@ -139,6 +139,35 @@ void Module::add_shared(std::string name, std::shared_ptr<Module> module, Copy c
   children_.push_back(std::move(entry));
 }
 
+void Module::unregister_module(const std::string& name) {
+  const auto found = std::find_if(children_.begin(), children_.end(),
+                                  [&](const ChildEntry& entry) { return entry.name == name; });
+  if (found == children_.end()) {
+    std::vector<std::string> names;
+    for (const ChildEntry& entry : children_) names.push_back(entry.name);
+    fail(ErrorCode::kValue, "[", class_name(*this), "] there is no module '", name, "' among ",
+         names.size(), names.empty() ? "" : ": ", absl::StrJoin(names, ", "));
+  }
+  children_.erase(found);
+}
+
+void Module::place_last_child(size_t index) {
+  for (size_t i = children_.size() - 1; i > index; --i) {
+    ChildEntry& moved = children_[i - 1];
+    if (moved.name == std::to_string(i - 1)) moved.name = std::to_string(i);
+    std::swap(children_[i - 1], children_[i]);
+  }
+  children_[index].name = std::to_string(index);
+}
+
+void Module::register_children_of(const Module& container) {
+  const size_t count = container.children_.size();  // of this module, perhaps
+  for (size_t i = 0; i < count; ++i) {
+    const ChildEntry entry = container.children_[i];
+    add_shared(std::to_string(children_.size()), entry.shared, entry.copy);
+  }
+}
+
 // The record of copies is filled by the copies of `module`, but does not have the module itself.
 void Module::start_copies(Module& module) {
   if (module.copies_ != nullptr) module.copies_->remove(&module);

@@ -1,5 +1,6 @@
 // Modules as text.
 #include <ostream>
+#include <sstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -10,12 +11,17 @@ namespace mytorch::nn {
 
 // Empty modules have no options to describe.
 std::string Module::label() const {
-  return empty_ ? absl::StrCat(class_name(*this), "(nullptr)") : describe();
+  if (empty_) return absl::StrCat(class_name(*this), "(nullptr)");
+  std::ostringstream text;
+  pretty_print(text);
+  return text.str();
 }
 
-std::string Module::name() const { return class_name(*this); }
+std::string Module::name() const { return name_.empty() ? class_name(*this) : name_; }
 
-std::string Module::describe() const { return absl::StrCat(class_name(*this), "()"); }
+std::string Module::describe() const { return absl::StrCat(name(), "()"); }
+
+void Module::pretty_print(std::ostream& out) const { out << describe(); }
 
 void Module::print(std::string& out, int depth) const {
   std::string line = label();
@@ -23,7 +29,11 @@ void Module::print(std::string& out, int depth) const {
     out += line;
     return;
   }
-  if (!line.empty() && line.back() == ')') line.pop_back();
+  if (!line.empty() && line.back() == ')') {
+    line.pop_back();
+  } else if (!line.empty()) {
+    line += '(';
+  }
   absl::StrAppend(&out, line, line.empty() || line.back() == '(' ? "" : ",", "\n");
   const std::string indent(2 * static_cast<size_t>(depth + 1), ' ');
   for (const ChildEntry& entry : children_) {

@@ -123,7 +123,7 @@ void Registration::add(Module& module, const void* object, size_t bytes, const s
   find(module, name);
   if (ParametrizationList* list = find_list(module, name); list != nullptr) {
     parametrization.name_ = std::to_string(list->size());
-    parametrization.module_->train(list->training());
+    parametrization.module().ptr()->train(list->training());
     list->Module::register_any(std::move(parametrization));
     module.compute_members();
     return;

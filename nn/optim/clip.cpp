@@ -1,6 +1,7 @@
 #include "mytorch/nn/optim/clip.h"
 
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "core/types/errors.h"
@@ -24,14 +25,14 @@ std::vector<Tensor> gradients(TensorList parameters) {
 
 }  // namespace
 
-Tensor clip_grad_norm_(TensorList parameters, double max_norm, double norm_type,
-                       bool error_if_nonfinite) {
+GradientNorm clip_grad_norm_(TensorList parameters, double max_norm, double norm_type,
+                             bool error_if_nonfinite) {
   if (!(max_norm >= 0)) {
     fail(ErrorCode::kValue, "[clip_grad_norm_] max_norm is ", max_norm, ": give 0 or more");
   }
   NoGradGuard no_grad;
   std::vector<Tensor> grads = gradients(parameters);
-  if (grads.empty()) return zeros(IntList(nullptr, 0));
+  if (grads.empty()) return GradientNorm(zeros(IntList(nullptr, 0)));
   for (Tensor& grad : grads) {
     if (grad.is_complex() && norm_type == 2) grad = view_as_real(grad);  // of the same norm
   }
@@ -44,7 +45,7 @@ Tensor clip_grad_norm_(TensorList parameters, double max_norm, double norm_type,
     }
   }
   mytorch::clip_grads_with_norm_(grads, total, max_norm);
-  return total;
+  return GradientNorm(std::move(total));
 }
 
 void clip_grad_value_(TensorList parameters, double max_value) {

@@ -100,4 +100,10 @@ std::vector<Tensor> Optimizer::parameters() const {
   return list;
 }
 
+size_t Optimizer::size() const {
+  size_t count = 0;
+  for (const OptimizerParamGroup& group : param_groups_) count += group.params().size();
+  return count;
+}
+
 }  // namespace mytorch::nn::optim

@@ -7,6 +7,7 @@
 
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
+#include "mytorch/nn/archive.h"
 #include "mytorch/nn/optim/optimizer.h"
 #include "mytorch/ops/copy_.h"
 #include "mytorch/ops/empty_like.h"
@@ -163,6 +164,14 @@ void Optimizer::adopt(std::vector<std::vector<Slot>> groups) {
     }
   }
   groups_ = std::move(groups);
+}
+
+void Optimizer::save(serialize::OutputArchive& archive) const {
+  for (const auto& [name, tensor] : state_dict()) archive.write(name, tensor);
+}
+
+void Optimizer::load(const serialize::InputArchive& archive) {
+  load_state_dict(archive.tensors());
 }
 
 }  // namespace mytorch::nn::optim

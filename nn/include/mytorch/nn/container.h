@@ -88,26 +88,75 @@ class IndexIterator {
 
 }  // namespace detail
 
-// A module for a container, with its name: Sequential({{"fc", Linear(4, 8)}, {"act", ReLU()}}).
-class NamedAny {
+// A module of any class, held by pointer: AnyModule any(Linear(4, 8)). Copies share the module.
+class AnyModule {
  public:
+  AnyModule() = default;
   // Takes a module by value, a shared_ptr to one, or a function from Tensor to Tensor.
   template <class M>
-  NamedAny(std::string name, M&& module) : name_(std::move(name)) {
+  requires(!std::is_same_v<std::decay_t<M>, AnyModule>) explicit AnyModule(M&& module) {
     auto shared = detail::share(std::forward<M>(module));
     using Value = typename decltype(shared)::element_type;
     if (shared != nullptr) Module::check_parts<Value>(*shared);
     copy_ = Module::copier<Value>();
     module_ = std::move(shared);
   }
+  template <class M>
+  requires(!std::is_same_v<std::decay_t<M>, AnyModule>) AnyModule& operator=(M&& module) {
+    return *this = AnyModule(std::forward<M>(module));
+  }
+
+  bool is_empty() const { return module_ == nullptr; }
+  // Calls the module. Throws Error(kValue) if there is none. Modules whose forward takes other
+  // arguments are called as their class: any.get<LSTM>()(x, state).
+  template <class Result = Tensor>
+  Tensor forward(const Tensor& input) const {
+    static_assert(std::is_same_v<Result, Tensor>, "forward of an AnyModule returns a Tensor");
+    return checked()(input);
+  }
+  // Returns the module as type M. Throws Error(kType) if it has another type.
+  template <class M>
+  M& get() const {
+    if (M* typed = dynamic_cast<M*>(&checked())) return *typed;
+    fail_type(checked());
+  }
+  const std::shared_ptr<Module>& ptr() const { return module_; }  // null if there is none
+  template <class M>
+  std::shared_ptr<M> ptr() const {
+    return {module_, &get<M>()};
+  }
+
+ private:
+  friend class Module;
+  Module& checked() const {
+    if (module_ == nullptr) detail::fail_empty_holder(typeid(AnyModule));
+    return *module_;
+  }
+  [[noreturn]] static void fail_type(const Module& module);
+
+  std::shared_ptr<Module> module_;
+  Module::Copy copy_ = nullptr;
+};
+
+// A module for a container, with its name: Sequential({{"fc", Linear(4, 8)}, {"act", ReLU()}}).
+class NamedAny {
+ public:
+  // Takes an AnyModule, or what its constructor takes.
+  template <class M>
+  NamedAny(std::string name, M&& module) : name_(std::move(name)), any_(std::forward<M>(module)) {}
+  const std::string& name() const { return name_; }
+  const AnyModule& module() const { return any_; }
 
  private:
   friend class Module;
   friend class utils::parametrize::Registration;
   std::string name_;
-  std::shared_ptr<Module> module_;
-  Module::Copy copy_;
+  AnyModule any_;
 };
+using NamedAnyModule = NamedAny;  // libtorch's name
+
+// A module that a container holds, with its name.
+using NamedShared = std::pair<std::string, std::shared_ptr<Module>>;
 
 // An indexed list of modules, named "0", "1", ... Copies of the list share the modules.
 //
@@ -134,10 +183,37 @@ class ModuleList : public Layer<ModuleList> {
     register_any(NamedAny(std::move(name), std::forward<M>(module)));
   }
 
+  // Puts a module before the one at `index`. Throws Error(kValue) if index > size().
+  template <class M>
+  void insert(size_t index, M&& module) {
+    check_index(index, size() + 1);
+    push_back(std::forward<M>(module));
+    place_last_child(index);
+  }
+  // Appends the modules of another list, which both then share, or those of a container of what
+  // push_back takes.
+  void extend(const ModuleList& modules) { register_children_of(modules); }
+  template <class Modules>
+  requires(!std::is_base_of_v<Module, Modules>) void extend(const Modules& modules) {
+    for (const auto& module : modules) push_back(module);
+  }
+
   size_t size() const { return num_children(); }
   bool empty() const { return size() == 0; }
+  bool is_empty() const { return empty(); }  // libtorch's name; also of a list made from nullptr
   // Throws Error(kValue) if index >= size().
   Module& operator[](size_t index);
+  using Layer::ptr;
+  // Returns the pointer that the list holds. Throws Error(kValue) if index >= size().
+  std::shared_ptr<Module> ptr(size_t index) const {
+    check_index(index, size());
+    return shared_child(index);
+  }
+  // The same as type M. Throws Error(kType) if the module has another type.
+  template <class M>
+  std::shared_ptr<M> ptr(size_t index) {
+    return {ptr(index), &at<M>(index)};
+  }
   // Returns the module as type M. Throws Error(kType) if it has another type.
   template <class M>
   M& at(size_t index) {
@@ -152,6 +228,7 @@ class ModuleList : public Layer<ModuleList> {
  private:
   friend Iterator;
   Module& element(size_t index) { return child(index); }
+  static void check_index(size_t index, size_t bound);
   [[noreturn]] static void fail_type(size_t index, const Module& module);
 };
 
@@ -163,19 +240,31 @@ class ModuleList : public Layer<ModuleList> {
 class ModuleDict final : public Layer<ModuleDict> {
  public:
   using Layer::Layer;
+  ModuleDict() = default;
+  explicit ModuleDict(std::initializer_list<NamedAny> modules) { update(modules); }
+  explicit ModuleDict(const std::vector<NamedShared>& modules) { update(modules); }
   // Adds a module given by value, a shared_ptr to a module, or a function from Tensor to Tensor.
   // Throws Error(kValue) if the name exists.
   template <class M>
   void insert(std::string name, M&& module) {
     register_any(NamedAny(std::move(name), std::forward<M>(module)));
   }
-  // Adds modules: dict.update({{"fc", Linear(4, 8)}, {"act", ReLU()}}).
+  // Adds modules, in place of those that have their names:
+  // dict.update({{"fc", Linear(4, 8)}, {"act", ReLU()}}).
   void update(std::initializer_list<NamedAny> modules);
+  void update(const std::vector<NamedShared>& modules);
+  void update(const ModuleDict& modules) { update(modules.items()); }
+  // Removes a module and returns it. Throws Error(kValue), listing the names, if there is none.
+  std::shared_ptr<Module> pop(std::string_view name);
+  void clear() { remove_children(); }
 
   size_t size() const { return num_children(); }
   bool empty() const { return size() == 0; }
+  bool is_empty() const { return empty(); }  // as of ModuleList
   bool contains(std::string_view name) const;
   std::vector<std::string> keys() const;
+  std::vector<std::shared_ptr<Module>> values() const;
+  std::vector<NamedShared> items() const;
   // Throws Error(kValue), listing the names, if there is no such module.
   Module& operator[](std::string_view name);
   // Returns the module as type M. Throws Error(kType) if it has another type.
@@ -202,14 +291,27 @@ class ParameterList final : public Layer<ParameterList> {
  public:
   using Layer::Layer;
   ParameterList() = default;
-  explicit ParameterList(const std::vector<Tensor>& parameters);
+  explicit ParameterList(const std::vector<Tensor>& parameters) { extend(parameters); }
+  explicit ParameterList(std::initializer_list<Tensor> parameters) { extend(parameters); }
+  template <class... Tensors>
+  requires(std::is_same_v<std::decay_t<Tensors>, Tensor>&&...) explicit ParameterList(
+      const Tensor& first, const Tensors&... others)
+      : ParameterList(std::vector<Tensor>{first, others...}) {}
   void push_back(Tensor parameter);
   void append(Tensor parameter) { push_back(std::move(parameter)); }  // libtorch's name
+  // Appends each tensor of a vector, or of another list, which both then share.
+  template <class Tensors>
+  void extend(const Tensors& parameters) {
+    for (const Tensor& parameter : parameters) push_back(parameter);
+  }
+  void extend(const ParameterList& parameters) { extend(parameters.parameters()); }
   size_t size() const { return num_held(); }
   bool empty() const { return size() == 0; }
-  // Returns a reference that is valid until the next push_back. Throws Error(kValue) if index >=
+  bool is_empty() const { return empty(); }  // as of ModuleList
+  // Return a reference that is valid until the next push_back. Throw Error(kValue) if index >=
   // size().
   Tensor& operator[](size_t index);
+  Tensor& at(size_t index) { return (*this)[index]; }
   using Iterator = detail::IndexIterator<ParameterList>;
   Iterator begin() { return {*this, 0}; }
   Iterator end() { return {*this, size()}; }
@@ -226,13 +328,25 @@ class ParameterDict final : public Layer<ParameterDict> {
   using Layer::Layer;
   // Throws Error(kValue) if the name exists.
   void insert(std::string name, Tensor parameter);
+  // Adds parameters, in place of those that have their names: dict.update({{"scale", ones({2})}}).
+  void update(const std::vector<std::pair<std::string, Tensor>>& parameters);
+  void update(const ParameterDict& parameters) { update(parameters.items()); }
+  // Removes a parameter and returns it. Throws Error(kValue), listing the names, if there is none.
+  Tensor pop(std::string_view name);
+  void clear() {
+    while (!empty()) remove_held(size() - 1);
+  }
   size_t size() const { return num_held(); }
   bool empty() const { return size() == 0; }
+  bool is_empty() const { return empty(); }  // as of ModuleList
   bool contains(std::string_view name) const;
   std::vector<std::string> keys() const;
-  // Returns a reference that is valid until the next insertion. Throws Error(kValue), listing the
-  // names, if there is no such parameter.
+  std::vector<Tensor> values() const;
+  std::vector<std::pair<std::string, Tensor>> items() const;
+  // Return a reference that is valid until the next insertion or removal. Throw Error(kValue),
+  // listing the names, if there is no such parameter.
   Tensor& operator[](std::string_view name);
+  Tensor& get(std::string_view name) { return (*this)[name]; }
   using Iterator = detail::IndexIterator<ParameterDict>;
   Iterator begin() { return {*this, 0}; }
   Iterator end() { return {*this, size()}; }
@@ -257,7 +371,17 @@ class Sequential final : public Layer<Sequential, ModuleList> {
   explicit Sequential(Modules&&... modules) {
     (push_back(std::forward<Modules>(modules)), ...);
   }
+  using Layer::ptr;
+  std::shared_ptr<Module> ptr(size_t index) const { return ModuleList::ptr(index); }
+  template <class M>
+  std::shared_ptr<M> ptr(size_t index) {
+    return ModuleList::ptr<M>(index);
+  }
   Tensor forward(const Tensor& input) override;
+  template <class Result>
+  requires(std::is_same_v<Result, Tensor>) Tensor forward(const Tensor& input) {
+    return forward(input);
+  }
 };
 
 }  // namespace mytorch::nn

@@ -23,6 +23,10 @@ class Layer : public Base {
   const M* operator->() const { return static_cast<const M*>(this); }
   M& operator*() { return static_cast<M&>(*this); }
   const M& operator*() const { return static_cast<const M&>(*this); }
+  M* get() { return static_cast<M*>(this); }
+  const M* get() const { return static_cast<const M*>(this); }
+  // Whether the layer was made otherwise than from nullptr.
+  explicit operator bool() const { return !this->Module::is_empty(); }
   // Returns a copy of the layer, which shares its parameters.
   std::shared_ptr<M> ptr() const { return std::make_shared<M>(**this); }
   // Returns a copy with its own parameters, as the function nn::clone does.
@@ -92,6 +96,22 @@ class Callable : public Layer<M, Base> {
     if (output != nullptr) *output = std::move(replaced);
     return result;
   }
+};
+
+// libtorch's base of modules that can be cloned, which make their parts in `reset`:
+//
+//   struct NetImpl : nn::Cloneable<NetImpl> {
+//     NetImpl() { reset(); }
+//     void reset() override { fc = register_module("fc", nn::Linear(4, 2)); }
+//     nn::Linear fc{nullptr};
+//   };
+//
+// clone() needs no reset, as it copies the parts.
+template <class M>
+class Cloneable : public Callable<M> {
+ public:
+  using Callable<M>::Callable;
+  virtual void reset() = 0;
 };
 
 }  // namespace mytorch::nn

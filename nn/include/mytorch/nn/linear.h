@@ -128,12 +128,29 @@ struct EmbeddingArgs {
 };
 using EmbeddingOptions = Options<EmbeddingArgs, int64_t, int64_t>;
 
+struct EmbeddingFromPretrainedArgs {
+  bool freeze = true;                       // whether `weight` requires no gradient
+  std::optional<int64_t> padding_idx = {};  // and so on, as of EmbeddingArgs
+  std::optional<double> max_norm = {};
+  double norm_type = 2;
+  bool scale_grad_by_freq = false;
+};
+using EmbeddingFromPretrainedOptions = Options<EmbeddingFromPretrainedArgs>;
+
 // Looks up rows of a table by int64 index: (...) to (..., width). weight is initialized from the
 // standard normal distribution.
 class Embedding final : public Layer<Embedding> {
  public:
   using Layer::Layer;
   Embedding(int64_t num_embeddings, int64_t width, EmbeddingArgs options = {});
+  // Returns a table of given rows, (num_embeddings, width), whose memory it shares. Throws
+  // Error(kShape) for other shapes, and Error(kType) for rows of integers.
+  static Embedding from_pretrained(const Tensor& embeddings,
+                                   EmbeddingFromPretrainedArgs options = {});
+  static Embedding from_pretrained(const Tensor& embeddings,
+                                   const EmbeddingFromPretrainedOptions& options) {
+    return from_pretrained(embeddings, options.args());
+  }
   Tensor forward(const Tensor& indices) override;
   std::string describe() const override;
   void reset_parameters();
@@ -142,6 +159,8 @@ class Embedding final : public Layer<Embedding> {
   Tensor weight;  // (num_embeddings, width)
 
  private:
+  Embedding(const Tensor& embeddings, bool freeze, EmbeddingArgs options);
+
   EmbeddingArgs options_;
 };
 
@@ -159,6 +178,17 @@ struct EmbeddingBagArgs {
 };
 using EmbeddingBagOptions = Options<EmbeddingBagArgs, int64_t, int64_t>;
 
+struct EmbeddingBagFromPretrainedArgs {
+  bool freeze = true;                                      // whether `weight` requires no gradient
+  OneOf<EmbeddingBagMode> mode = EmbeddingBagMode::kMean;  // and so on, as of EmbeddingBagArgs
+  std::optional<int64_t> padding_idx = {};
+  bool scale_grad_by_freq = false;
+  bool include_last_offset = false;
+  std::optional<double> max_norm = {};
+  double norm_type = 2;
+};
+using EmbeddingBagFromPretrainedOptions = Options<EmbeddingBagFromPretrainedArgs>;
+
 // Looks up rows of a table and combines those of each bag into one: (bags, n) to (bags, width), or
 // (n) with the index of each bag's first element in `offsets` to (bags, width). An empty bag gives
 // zeros. weight is initialized from the standard normal distribution.
@@ -166,6 +196,13 @@ class EmbeddingBag final : public Callable<EmbeddingBag> {
  public:
   using Callable::Callable;
   EmbeddingBag(int64_t num_embeddings, int64_t width, EmbeddingBagArgs options = {});
+  // As of Embedding.
+  static EmbeddingBag from_pretrained(const Tensor& embeddings,
+                                      EmbeddingBagFromPretrainedArgs options = {});
+  static EmbeddingBag from_pretrained(const Tensor& embeddings,
+                                      const EmbeddingBagFromPretrainedOptions& options) {
+    return from_pretrained(embeddings, options.args());
+  }
   // `per_sample_weights`, in the shape of `indices`, scale the rows; only for the mode kSum.
   Tensor forward(const Tensor& indices, const Tensor& offsets = {},
                  const Tensor& per_sample_weights = {});
@@ -175,6 +212,8 @@ class EmbeddingBag final : public Callable<EmbeddingBag> {
   Tensor weight;  // (num_embeddings, width)
 
  private:
+  EmbeddingBag(const Tensor& embeddings, bool freeze, EmbeddingBagArgs options);
+
   EmbeddingBagArgs options_;
 };
 

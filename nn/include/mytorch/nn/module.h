@@ -28,6 +28,7 @@ class OutputArchive;
 
 namespace mytorch::nn {
 
+class AnyModule;
 class Module;
 class NamedAny;
 namespace utils::parametrize {
@@ -126,16 +127,21 @@ class Module : private detail::Forwards {
 
   // -- contents, in the order of registration: own members first, then those of children. A tensor
   // that occurs more than once is listed once, under its first name ("hidden.weight") --
-  std::vector<Tensor> parameters() const;
-  std::vector<Tensor> buffers() const;
-  NamedList<Tensor> named_parameters() const;
-  NamedList<Tensor> named_buffers() const;
+  // Without `recurse`, only own members are listed.
+  std::vector<Tensor> parameters(bool recurse = true) const;
+  std::vector<Tensor> buffers(bool recurse = true) const;
+  NamedList<Tensor> named_parameters(bool recurse = true) const;
+  NamedList<Tensor> named_buffers(bool recurse = true) const;
   NamedList<Module*> named_children();
   std::vector<Module*> children();
-  // Return this module, as "", and all its descendants.
-  NamedList<Module*> named_modules();
+  // Return this module, as `prefix`, and all its descendants.
+  NamedList<Module*> named_modules(const std::string& prefix = "", bool include_self = true);
   std::vector<Module*> modules(bool include_self = true);
-  void apply(const std::function<void(Module&)>& function);   // children first
+  // Call the function with this module and all its descendants, children first. The second gives it
+  // the names of named_modules(prefix), too.
+  void apply(const std::function<void(Module&)>& function);
+  void apply(const std::function<void(const std::string&, Module&)>& function,
+             const std::string& prefix = "");
   int64_t num_parameters(bool trainable_only = false) const;  // number of elements
 
   // -- state: parameters and persistent buffers by name --
@@ -161,13 +167,14 @@ class Module : private detail::Forwards {
   bool training() const { return training_; }
   bool is_training() const { return training_; }  // libtorch's name
   void requires_grad(bool on);                    // sets requires_grad of all parameters
-  void zero_grad();                               // clears the gradients of all parameters
+  // Clears the gradients of all parameters or, unless `set_to_none`, fills them with zeros.
+  void zero_grad(bool set_to_none = true);
   // Move or convert parameters, their gradients, and buffers, in place: the tensors stay the same
   // and take other data (Tensor::set_data), so optimizers go on training them. A dtype applies to
-  // floating-point tensors only.
-  void to(Device device);
-  void to(ScalarType dtype);
-  void to(Device device, ScalarType dtype);
+  // floating-point tensors only. `non_blocking` is that of Tensor::to.
+  void to(Device device, bool non_blocking = false);
+  void to(ScalarType dtype, bool non_blocking = false);
+  void to(Device device, ScalarType dtype, bool non_blocking = false);
 
   // -- hooks: functions that operator() calls. They may return a tensor, which replaces the input,
   // the output or the gradient of the input. A copy of the module shares its hooks. For forwards of
@@ -218,12 +225,20 @@ class Module : private detail::Forwards {
   const M* as() const {
     return dynamic_cast<const M*>(this);
   }
+  // Modules are values that take the arrow, also where their class is not known: `list[0]->as<M>()`.
+  Module* operator->() {
+    compute_parametrized();
+    return this;
+  }
+  const Module* operator->() const { return this; }
 
   // -- printing --
   std::string str() const;   // the tree of modules
-  std::string name() const;  // the class name
-  // Returns one line for str(): the class name and, if overridden, the options.
+  std::string name() const;  // the name that the constructor was given, or the class name
+  // Returns one line for str(): the name and, if overridden, the options.
   virtual std::string describe() const;
+  // Writes that line; libtorch's programs override it in place of `describe`.
+  virtual void pretty_print(std::ostream& out) const;
 
  protected:
   // Converts to the registered tensor, and registers it by value instead of as a member: whether
@@ -240,6 +255,13 @@ class Module : private detail::Forwards {
   };
 
   Module();
+  // Of a name. A template, so that options in braces are no text.
+  template <class Name>
+  requires(std::is_convertible_v<const Name&, std::string> && !std::is_same_v<Name, Module> &&
+           !std::is_null_pointer_v<Name>) explicit Module(const Name& name)
+      : Module() {
+    name_ = name;
+  }
   Module(const Module& other);
   Module(Module&& other) noexcept;
   Module& operator=(const Module& other);
@@ -284,13 +306,27 @@ class Module : private detail::Forwards {
     register_module(std::move(name), holder.ptr());
     return holder;
   }
-  void register_any(NamedAny module);  // for containers
+  // Removes a child. Throws Error(kValue), listing the names, if there is no such child.
+  void unregister_module(const std::string& name);
+
+  // For containers: the modules are held by pointer.
+  void register_any(NamedAny module);
+  void replace_any(NamedAny module);  // or registers it, if no child has its name
+  void register_children_of(const Module& container);  // in addition, under their numbers
+  // Moves the last child before the child `index`, and renames children that are named by number.
+  void place_last_child(size_t index);
+  std::shared_ptr<Module> shared_child(size_t index) const { return children_[index].shared; }
+  void remove_children() { children_.clear(); }
   // Registers a parameter that is not a member, for containers of parameters. References to it are
   // valid until the next registration.
   void hold_parameter(std::string name, Tensor parameter);
   Tensor& held_parameter(size_t index) { return resolve(tensors_[index]); }
+  const Tensor& held_parameter(size_t index) const { return resolve(tensors_[index]); }
   const std::string& held_name(size_t index) const { return tensors_[index].name; }
   size_t num_held() const { return tensors_.size(); }
+  void remove_held(size_t index) {
+    tensors_.erase(tensors_.begin() + static_cast<std::ptrdiff_t>(index));
+  }
   const std::string& child_name(size_t index) const { return children_[index].name; }
   Module& child(size_t index) { return resolve(children_[index]); }
   const Module& child(size_t index) const { return resolve(children_[index]); }
@@ -319,6 +355,7 @@ class Module : private detail::Forwards {
   [[noreturn]] void rethrow_with_path() const;
 
  private:
+  friend class AnyModule;
   friend class NamedAny;
   friend class utils::parametrize::Registration;
   friend struct detail::ParameterAccess;
@@ -412,8 +449,8 @@ class Module : private detail::Forwards {
   void check_name(const std::string& name) const;
   Tensor& resolve(const TensorEntry& entry) const;
   Module& resolve(const ChildEntry& entry) const;
-  void visit(const std::string& prefix, const Visit& visit) const;
-  NamedList<Tensor> unique(bool parameters) const;
+  void visit(const std::string& prefix, const Visit& visit, bool recurse = true) const;
+  NamedList<Tensor> unique(bool parameters, bool recurse) const;
   void list_modules(const std::string& prefix, NamedList<Module*>& list);
   void unshare(CloneMemo& memo, const Extent& extent);
   void unshare_child(CloneMemo& memo, const Extent& extent, ChildEntry& entry);
@@ -425,6 +462,7 @@ class Module : private detail::Forwards {
   std::string label() const;
   void print(std::string& out, int depth) const;
 
+  std::string name_;  // if the constructor was given one
   std::vector<TensorEntry> tensors_;
   std::vector<ChildEntry> children_;
   std::shared_ptr<Copies> copies_;  // null unless this is, or is a copy of, a registered member

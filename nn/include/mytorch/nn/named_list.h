@@ -3,6 +3,8 @@
 
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "mytorch/tensor.h"
@@ -30,11 +32,26 @@ class NamedList : public std::vector<NamedItem<T>> {
   using std::vector<NamedItem<T>>::operator[];
   // Throws Error(kValue), listing the names, if there is no such item.
   T& operator[](std::string_view name);
-  bool contains(std::string_view name) const;
+  // Return the value, or null if there is no such item.
+  const T* find(std::string_view name) const;
+  T* find(std::string_view name) { return const_cast<T*>(std::as_const(*this).find(name)); }
+  bool contains(std::string_view name) const { return find(name) != nullptr; }
   std::vector<std::string> keys() const;
   std::vector<T> values() const;
+  // libtorch's names.
+  bool is_empty() const { return this->empty(); }
+  const std::vector<NamedItem<T>>& items() const { return *this; }
+  std::vector<std::pair<std::string, T>> pairs() const;
 };
 extern template class NamedList<Tensor>;
 extern template class NamedList<Module*>;
 
 }  // namespace mytorch::nn
+
+namespace mytorch {
+
+// libtorch's name of what the functions of modules return: OrderedDict<std::string, Tensor>.
+template <class Key, class Value>
+requires(std::is_same_v<Key, std::string>) using OrderedDict = nn::NamedList<Value>;
+
+}  // namespace mytorch

@@ -19,6 +19,11 @@
 #include "mytorch/std_function.h"
 #include "mytorch/tensor.h"
 
+namespace mytorch::serialize {
+class InputArchive;
+class OutputArchive;
+}  // namespace mytorch::serialize
+
 namespace mytorch::nn::optim {
 
 // Updates parameters from their gradients:
@@ -67,6 +72,7 @@ class Optimizer {
   void zero_grad(bool set_to_none = true);
 
   size_t num_groups() const { return groups_.size(); }
+  size_t size() const;  // the number of parameters, of all groups
   std::vector<Tensor> parameters() const;  // of all groups
   std::vector<Tensor> parameters(size_t group) const;
   // Appends a group. Throws Error(kValue), and adds nothing, if a tensor cannot be optimized, or if
@@ -99,6 +105,9 @@ class Optimizer {
   // Throws Error(kValue or kShape) and changes nothing if the names and shapes do not match those
   // of an optimizer of this class with these parameters.
   virtual void load_state_dict(const TensorMap& state);
+  // The same with a libtorch archive.
+  void save(serialize::OutputArchive& archive) const;
+  void load(const serialize::InputArchive& archive);
 
  protected:
   static constexpr size_t kMaxState = 3;
