@@ -11,12 +11,16 @@ from codegen.lock import Lock
 from codegen.model import Op
 
 ROOM = Path(__file__).resolve().parent
-# The templates of builders of an aggregate of options, and the lists of the names that they have functions for.
+# The templates of builders and readers of an aggregate of options, and the lists of the names that they have functions
+# for.
 BUILDERS = {
     "Options": "MYTORCH_OPTION_NAMES",
     "OptimizerOptionsOf": "MYTORCH_OPTIMIZER_OPTION_NAMES",
     "LoaderOptionSetters": "MYTORCH_LOADER_OPTION_NAMES",
     "AttentionOptionSetters": "MYTORCH_ATTENTION_OPTION_NAMES",
+    "BuiltOptions": "MYTORCH_BUILT_OPTION_NAMES",
+    "LayerWith": "MYTORCH_BUILT_OPTION_NAMES",
+    "LossWith": "MYTORCH_BUILT_OPTION_NAMES",
 }
 LAYERS = {"Layer", "LayerWith", "LossWith", "Callable"}  # the bases of modules that programs make
 
@@ -30,18 +34,20 @@ def headers() -> dict[str, str]:
 def options(texts: list[str]) -> dict[str, list[str]]:
     """Returns the names of the options of each aggregate, in their order."""
     text = "\n".join(texts)
-    structs = dict(re.findall(r"^struct (\w+Args) \{(?:\n(.*?)^)?\};", text, re.M | re.S))
-    structs |= {name: structs[of] for name, of in re.findall(r"^using (\w+Args) = (\w+Args)\b", text, re.M)}
-    return {name: re.findall(r"^  \S[^\n]*?\b(\w+) = ", body, re.M) for name, body in structs.items()}
+    structs = re.findall(r"^struct (\w+Args)(?: : (\w+Args)(?:<\w+>)?)? \{(?:\n(.*?)^)?\};", text, re.M | re.S)
+    fields = {name: re.findall(r"^  \S[^\n]*?\b(\w+) =\s", body, re.M) for name, _, body in structs}
+    fields |= {name: fields[of] for name, of in re.findall(r"^using (\w+Args) = (\w+Args)\b", text, re.M)}
+    return fields | {name: fields[base] + fields[name] for name, base, _ in structs if base}
 
 
 def option_names(texts: list[str]) -> dict[str, list[str]]:
     """Returns the options that builders of each list have."""
     fields, text = options(texts), "\n".join(texts)
-    built = {names: re.findall(rf"\b{builder}<(?:\w+,\s+)?(\w+Args)\b", text) for builder, names in BUILDERS.items()}
-    return {
-        names: sorted({field for struct in structs for field in fields[struct]}) for names, structs in built.items()
-    }
+    built: dict[str, set[str]] = {names: set() for names in BUILDERS.values()}
+    for builder, names in BUILDERS.items():
+        for struct in re.findall(rf"\b{builder}<(?:\w+,\s+)?(\w+Args)\b", text):
+            built[names] |= set(fields[struct])
+    return {names: sorted(found) for names, found in built.items()}
 
 
 def layers(text: str) -> list[str]:

@@ -41,9 +41,7 @@ void Tensor::set_grad(const Tensor& grad) const { table(*this, "set_grad").set_g
 
 void Tensor::retain_grad() const { table(*this, "retain_grad").retain_grad(*this); }
 
-bool Tensor::retains_grad() const {
-  return table(*this, "retains_grad").retains_grad(*this);
-}
+bool Tensor::retains_grad() const { return table(*this, "retains_grad").retains_grad(*this); }
 
 void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph,
                       TensorList inputs) const {

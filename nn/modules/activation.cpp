@@ -13,12 +13,12 @@ std::string describe_inplace(const char* name, bool inplace) {
 
 }  // namespace
 
-Tensor ReLU::forward(const Tensor& input) { return functional::relu(input, options_); }
-std::string ReLU::describe() const { return describe_inplace("ReLU", options_.inplace); }
-Tensor ReLU6::forward(const Tensor& input) { return functional::relu6(input, options_); }
-std::string ReLU6::describe() const { return describe_inplace("ReLU6", options_.inplace); }
-Tensor SELU::forward(const Tensor& input) { return functional::selu(input, options_); }
-std::string SELU::describe() const { return describe_inplace("SELU", options_.inplace); }
+Tensor ReLU::forward(const Tensor& input) { return functional::relu(input, options.args()); }
+std::string ReLU::describe() const { return describe_inplace("ReLU", options->inplace); }
+Tensor ReLU6::forward(const Tensor& input) { return functional::relu6(input, options.args()); }
+std::string ReLU6::describe() const { return describe_inplace("ReLU6", options->inplace); }
+Tensor SELU::forward(const Tensor& input) { return functional::selu(input, options.args()); }
+std::string SELU::describe() const { return describe_inplace("SELU", options->inplace); }
 Tensor SiLU::forward(const Tensor& input) { return silu(input); }
 Tensor Mish::forward(const Tensor& input) { return mish(input); }
 Tensor Tanh::forward(const Tensor& input) { return tanh(input); }
@@ -28,12 +28,15 @@ Tensor Softsign::forward(const Tensor& input) { return softsign(input); }
 Tensor Hardsigmoid::forward(const Tensor& input) { return hardsigmoid(input); }
 Tensor Hardswish::forward(const Tensor& input) { return hardswish(input); }
 
-Tensor LeakyReLU::forward(const Tensor& input) { return functional::leaky_relu(input, options_); }
+Tensor LeakyReLU::forward(const Tensor& input) {
+  return functional::leaky_relu(input, options.args());
+}
 std::string LeakyReLU::describe() const {
-  return absl::StrCat("LeakyReLU(negative_slope=", options_.negative_slope, ")");
+  return absl::StrCat("LeakyReLU(negative_slope=", options->negative_slope, ")");
 }
 
-PReLU::PReLU(PReLUArgs options) : weight(full({options.num_parameters}, options.init, kFloat32)) {
+PReLU::PReLU(PReLUArgs options)
+    : LayerWith(options), weight(full({options.num_parameters}, options.init, kFloat32)) {
   register_parameter("weight", weight);
 }
 
@@ -43,11 +46,11 @@ std::string PReLU::describe() const {
   return absl::StrCat("PReLU(num_parameters=", weight.numel(), ")");
 }
 
-Tensor ELU::forward(const Tensor& input) { return functional::elu(input, options_); }
-std::string ELU::describe() const { return absl::StrCat("ELU(alpha=", options_.alpha, ")"); }
+Tensor ELU::forward(const Tensor& input) { return functional::elu(input, options.args()); }
+std::string ELU::describe() const { return absl::StrCat("ELU(alpha=", options->alpha, ")"); }
 
-Tensor CELU::forward(const Tensor& input) { return functional::celu(input, options_); }
-std::string CELU::describe() const { return absl::StrCat("CELU(alpha=", options_.alpha, ")"); }
+Tensor CELU::forward(const Tensor& input) { return functional::celu(input, options.args()); }
+std::string CELU::describe() const { return absl::StrCat("CELU(alpha=", options->alpha, ")"); }
 
 namespace {
 
@@ -61,16 +64,16 @@ Gelu from_name(Str name, Gelu /*type*/) {
 
 const char* name_of(Gelu kind) { return kGelus[static_cast<size_t>(kind)]; }
 
-Tensor GELU::forward(const Tensor& input) { return gelu(input, name_of(options_.approximate)); }
+Tensor GELU::forward(const Tensor& input) { return gelu(input, name_of(options->approximate)); }
 std::string GELU::describe() const {
-  return absl::StrCat("GELU(approximate=", name_of(options_.approximate), ")");
+  return absl::StrCat("GELU(approximate=", name_of(options->approximate), ")");
 }
 
 Tensor Softplus::forward(const Tensor& input) {
-  return softplus(input, options_.beta, options_.threshold);
+  return softplus(input, options->beta, options->threshold);
 }
 std::string Softplus::describe() const {
-  return absl::StrCat("Softplus(beta=", options_.beta, ", threshold=", options_.threshold, ")");
+  return absl::StrCat("Softplus(beta=", options->beta, ", threshold=", options->threshold, ")");
 }
 
 Hardtanh::Hardtanh(HardtanhArgs options) : LayerWith(options) {
@@ -79,21 +82,23 @@ Hardtanh::Hardtanh(HardtanhArgs options) : LayerWith(options) {
          options.max_val);
   }
 }
-Tensor Hardtanh::forward(const Tensor& input) { return functional::hardtanh(input, options_); }
+Tensor Hardtanh::forward(const Tensor& input) {
+  return functional::hardtanh(input, options.args());
+}
 std::string Hardtanh::describe() const {
-  return absl::StrCat("Hardtanh(min_val=", options_.min_val, ", max_val=", options_.max_val, ")");
+  return absl::StrCat("Hardtanh(min_val=", options->min_val, ", max_val=", options->max_val, ")");
 }
 
-Tensor Softmax::forward(const Tensor& input) { return softmax(input, options_.dim); }
-std::string Softmax::describe() const { return absl::StrCat("Softmax(dim=", options_.dim, ")"); }
+Tensor Softmax::forward(const Tensor& input) { return softmax(input, options->dim); }
+std::string Softmax::describe() const { return absl::StrCat("Softmax(dim=", options->dim, ")"); }
 
-Tensor LogSoftmax::forward(const Tensor& input) { return log_softmax(input, options_.dim); }
+Tensor LogSoftmax::forward(const Tensor& input) { return log_softmax(input, options->dim); }
 std::string LogSoftmax::describe() const {
-  return absl::StrCat("LogSoftmax(dim=", options_.dim, ")");
+  return absl::StrCat("LogSoftmax(dim=", options->dim, ")");
 }
 
-Tensor Softmin::forward(const Tensor& input) { return functional::softmin(input, options_.dim); }
-std::string Softmin::describe() const { return absl::StrCat("Softmin(dim=", options_.dim, ")"); }
+Tensor Softmin::forward(const Tensor& input) { return functional::softmin(input, options->dim); }
+std::string Softmin::describe() const { return absl::StrCat("Softmin(dim=", options->dim, ")"); }
 
 Tensor Softmax2d::forward(const Tensor& input) {
   if (input.dim() != 3 && input.dim() != 4) {
@@ -105,9 +110,9 @@ Tensor Softmax2d::forward(const Tensor& input) {
 
 Tensor Tanhshrink::forward(const Tensor& input) { return tanhshrink(input); }
 
-Tensor Hardshrink::forward(const Tensor& input) { return hardshrink(input, options_.lambd); }
+Tensor Hardshrink::forward(const Tensor& input) { return hardshrink(input, options->lambd); }
 std::string Hardshrink::describe() const {
-  return absl::StrCat("Hardshrink(lambd=", options_.lambd, ")");
+  return absl::StrCat("Hardshrink(lambd=", options->lambd, ")");
 }
 
 Softshrink::Softshrink(SoftshrinkArgs options) : LayerWith(options) {
@@ -115,18 +120,20 @@ Softshrink::Softshrink(SoftshrinkArgs options) : LayerWith(options) {
     fail(ErrorCode::kValue, "[Softshrink] lambd is ", options.lambd, ": give 0 or more");
   }
 }
-Tensor Softshrink::forward(const Tensor& input) { return softshrink(input, options_.lambd); }
+Tensor Softshrink::forward(const Tensor& input) { return softshrink(input, options->lambd); }
 std::string Softshrink::describe() const {
-  return absl::StrCat("Softshrink(lambd=", options_.lambd, ")");
+  return absl::StrCat("Softshrink(lambd=", options->lambd, ")");
 }
 
-Tensor Threshold::forward(const Tensor& input) { return functional::threshold(input, options_); }
+Tensor Threshold::forward(const Tensor& input) {
+  return functional::threshold(input, options.args());
+}
 std::string Threshold::describe() const {
-  return absl::StrCat("Threshold(threshold=", options_.threshold, ", value=", options_.value, ")");
+  return absl::StrCat("Threshold(threshold=", options->threshold, ", value=", options->value, ")");
 }
 
-Tensor GLU::forward(const Tensor& input) { return functional::glu(input, options_.dim); }
-std::string GLU::describe() const { return absl::StrCat("GLU(dim=", options_.dim, ")"); }
+Tensor GLU::forward(const Tensor& input) { return functional::glu(input, options->dim); }
+std::string GLU::describe() const { return absl::StrCat("GLU(dim=", options->dim, ")"); }
 
 RReLU::RReLU(RReLUArgs options) : LayerWith(options) {
   if (!(options.lower <= options.upper)) {
@@ -135,13 +142,13 @@ RReLU::RReLU(RReLUArgs options) : LayerWith(options) {
   }
 }
 Tensor RReLU::forward(const Tensor& input) {
-  return functional::rrelu(input, {.lower = options_.lower,
-                                   .upper = options_.upper,
+  return functional::rrelu(input, {.lower = options->lower,
+                                   .upper = options->upper,
                                    .training = training(),
-                                   .inplace = options_.inplace});
+                                   .inplace = options->inplace});
 }
 std::string RReLU::describe() const {
-  return absl::StrCat("RReLU(lower=", options_.lower, ", upper=", options_.upper, ")");
+  return absl::StrCat("RReLU(lower=", options->lower, ", upper=", options->upper, ")");
 }
 
 }  // namespace mytorch::nn

@@ -35,9 +35,9 @@ void Module::register_any(NamedAny module) {
 }
 
 void Module::replace_any(NamedAny module) {
-  const auto found =
-      std::find_if(children_.begin(), children_.end(),
-                   [&](const ChildEntry& entry) { return entry.name == module.name_; });
+  const auto found = std::find_if(children_.begin(), children_.end(), [&](const ChildEntry& entry) {
+    return entry.name == module.name_;
+  });
   if (found == children_.end()) return register_any(std::move(module));
   ChildEntry replaced = std::move(*found);
   const auto place = found - children_.begin();

@@ -57,7 +57,7 @@ std::string extras(const std::string& padding, const std::string& dilation, int6
 template <size_t n>
 ConvNd<n>::ConvNd(int64_t out_channels, const Sizes<n>& kernel_size, const ConvArgs<n>& options,
                   int64_t in_channels)
-    : out_channels_(out_channels), kernel_size_(kernel_size), options_(options) {
+    : options({options, 0, out_channels, kernel_size}) {
   check_groups(kConv<n>, in_channels, out_channels, options.groups);
   check_sizes(kConv<n>, 1, "kernel_size", kernel_size);
   check_sizes(kConv<n>, 1, "stride", options.stride);
@@ -88,9 +88,10 @@ ConvNd<n>::ConvNd(int64_t out_channels, Sizes<n> kernel_size, ConvArgs<n> option
 
 template <size_t n>
 void ConvNd<n>::create(int64_t in_channels) {
-  check_groups(kConv<n>, in_channels, out_channels_, options_.groups);
-  weight = empty_weight(out_channels_, in_channels / options_.groups, kernel_size_);
-  if (options_.bias) bias = empty({out_channels_}, kFloat32);
+  check_groups(kConv<n>, in_channels, options->out_channels, options->groups);
+  options.args().in_channels = in_channels;
+  weight = empty_weight(options->out_channels, in_channels / options->groups, options->kernel_size);
+  if (options->bias) bias = empty({options->out_channels}, kFloat32);
   reset_parameters();
 }
 
@@ -105,23 +106,24 @@ Tensor ConvNd<n>::forward(const Tensor& input) {
     create(lazy_size(input, -static_cast<int64_t>(n) - 1));
     finish_lazy(input);
   }
-  functional::ConvFuncArgs<n> options{.bias = bias,
-                                      .stride = options_.stride,
-                                      .padding = options_.padding,
-                                      .dilation = options_.dilation,
-                                      .groups = options_.groups};
-  if (options_.padding_mode == PaddingMode::kZeros) {
-    return functional::conv(input, weight, options);
+  functional::ConvFuncArgs<n> function{.bias = bias,
+                                       .stride = options->stride,
+                                       .padding = options->padding,
+                                       .dilation = options->dilation,
+                                       .groups = options->groups};
+  if (options->padding_mode == PaddingMode::kZeros) {
+    return functional::conv(input, weight, function);
   }
   std::vector<int64_t> pairs;  // the last dimension's first
   for (size_t i = n; i-- > 0;) {
-    const int64_t total = options_.padding.same() ? options_.dilation[i] * (kernel_size_[i] - 1)
-                                                  : 2 * options_.padding.sizes()[i];
+    const int64_t total = options->padding.same()
+                              ? options->dilation[i] * (options->kernel_size[i] - 1)
+                              : 2 * options->padding.sizes()[i];
     pairs.push_back(total / 2);
     pairs.push_back(total - total / 2);
   }
-  options.padding = 0;
-  return functional::conv(pad(input, pairs, name_of(options_.padding_mode)), weight, options);
+  function.padding = 0;
+  return functional::conv(pad(input, pairs, name_of(options->padding_mode)), weight, function);
 }
 
 template <size_t n>
@@ -132,12 +134,12 @@ double ConvNd<n>::flops(const Tensor& /*input*/, const Tensor& output) const {
 
 template <size_t n>
 std::string ConvNd<n>::describe() const {
-  const PaddingMode mode = options_.padding_mode;
+  const PaddingMode mode = options->padding_mode;
   return absl::StrCat(
       lazy() ? "Lazy" : "", kConv<n>, "(",
-      lazy() ? "" : absl::StrCat(weight.size(1) * options_.groups, ", "), out_channels_,
-      ", kernel_size=", text(kernel_size_), ", stride=", text(options_.stride),
-      extras(text(options_.padding), text(options_.dilation), options_.groups, options_.bias),
+      lazy() ? "" : absl::StrCat(weight.size(1) * options->groups, ", "), options->out_channels,
+      ", kernel_size=", text(options->kernel_size), ", stride=", text(options->stride),
+      extras(text(options->padding), text(options->dilation), options->groups, options->bias),
       mode == PaddingMode::kZeros ? "" : absl::StrCat(", padding_mode=", name_of(mode)), ")");
 }
 
@@ -150,7 +152,7 @@ template class ConvNd<3>;
 template <size_t n>
 ConvTransposeNd<n>::ConvTransposeNd(int64_t out_channels, const Sizes<n>& kernel_size,
                                     const ConvTransposeArgs<n>& options, int64_t in_channels)
-    : out_channels_(out_channels), kernel_size_(kernel_size), options_(options) {
+    : options({options, 0, out_channels, kernel_size}) {
   const char* module = kConvTranspose<n>;
   check_groups(module, in_channels, out_channels, options.groups);
   check_sizes(module, 1, "kernel_size", kernel_size);
@@ -180,9 +182,10 @@ ConvTransposeNd<n>::ConvTransposeNd(int64_t out_channels, Sizes<n> kernel_size,
 
 template <size_t n>
 void ConvTransposeNd<n>::create(int64_t in_channels) {
-  check_groups(kConvTranspose<n>, in_channels, out_channels_, options_.groups);
-  weight = empty_weight(in_channels, out_channels_ / options_.groups, kernel_size_);
-  if (options_.bias) bias = empty({out_channels_}, kFloat32);
+  check_groups(kConvTranspose<n>, in_channels, options->out_channels, options->groups);
+  options.args().in_channels = in_channels;
+  weight = empty_weight(in_channels, options->out_channels / options->groups, options->kernel_size);
+  if (options->bias) bias = empty({options->out_channels}, kFloat32);
   reset_parameters();
 }
 
@@ -216,28 +219,28 @@ functional::ConvTransposeFuncArgs<n> options_of(const Tensor& bias,
 template <size_t n>
 Tensor ConvTransposeNd<n>::forward(const Tensor& input) {
   finish(input);
-  return functional::conv_transpose(input, weight, options_of(bias, options_));
+  return functional::conv_transpose(input, weight, options_of<n>(bias, options.args()));
 }
 
 template <size_t n>
 Tensor ConvTransposeNd<n>::forward(const Tensor& input, Sizes<n> output_size) {
   finish(input);
   if (input.dim() <= static_cast<int64_t>(n)) return forward(input);  // throws
-  functional::ConvTransposeFuncArgs<n> options = options_of(bias, options_);
+  functional::ConvTransposeFuncArgs<n> function = options_of<n>(bias, options.args());
   for (size_t i = 0; i < n; ++i) {
     const int64_t size = input.size(static_cast<int64_t>(i) - static_cast<int64_t>(n));
     if (size < 1 || size > INT32_MAX) return forward(input);  // throws
-    const int64_t least = (size - 1) * options_.stride[i] - 2 * options_.padding[i] +
-                          options_.dilation[i] * (kernel_size_[i] - 1) + 1;
-    const int64_t most = least + options_.stride[i] - 1;
+    const int64_t least = (size - 1) * options->stride[i] - 2 * options->padding[i] +
+                          options->dilation[i] * (options->kernel_size[i] - 1) + 1;
+    const int64_t most = least + options->stride[i] - 1;
     if (output_size[i] < least || output_size[i] > most) {
       fail(ErrorCode::kValue, "[", kConvTranspose<n>, "] output_size ", shape_str(output_size),
            " is impossible for input ", shape_str(input.sizes()), ": give ", least, " to ", most,
            " for spatial dimension ", i);
     }
-    options.output_padding.set(i, output_size[i] - least);
+    function.output_padding.set(i, output_size[i] - least);
   }
-  return functional::conv_transpose(input, weight, options);
+  return functional::conv_transpose(input, weight, function);
 }
 
 template <size_t n>
@@ -250,12 +253,12 @@ template <size_t n>
 std::string ConvTransposeNd<n>::describe() const {
   return absl::StrCat(
       lazy() ? "Lazy" : "", kConvTranspose<n>, "(",
-      lazy() ? "" : absl::StrCat(weight.size(0), ", "), out_channels_,
-      ", kernel_size=", text(kernel_size_), ", stride=", text(options_.stride),
-      extras(text(options_.padding), text(options_.dilation), options_.groups, options_.bias),
-      text(options_.output_padding) == "0"
+      lazy() ? "" : absl::StrCat(weight.size(0), ", "), options->out_channels,
+      ", kernel_size=", text(options->kernel_size), ", stride=", text(options->stride),
+      extras(text(options->padding), text(options->dilation), options->groups, options->bias),
+      text(options->output_padding) == "0"
           ? ""
-          : absl::StrCat(", output_padding=", text(options_.output_padding)),
+          : absl::StrCat(", output_padding=", text(options->output_padding)),
       ")");
 }
 

@@ -6,19 +6,19 @@
 namespace mytorch::nn {
 
 DropoutBase::DropoutBase(const char* name, DropoutArgs options)
-    : name_(name), options_(std::move(options)) {
-  check_probability(name, options_.p);
+    : options(std::move(options)), name_(name) {
+  check_probability(name, this->options->p);
 }
 
 std::string DropoutBase::describe() const {
-  return absl::StrCat(name_, "(p=", options_.p, options_.inplace ? ", inplace=true)" : ")");
+  return absl::StrCat(name_, "(p=", options->p, options->inplace ? ", inplace=true)" : ")");
 }
 
 functional::DropoutFuncArgs DropoutBase::function_options() const {
-  return {.p = options_.p,
+  return {.p = options->p,
           .training = training(),
-          .generator = options_.generator,
-          .inplace = options_.inplace};
+          .generator = options->generator,
+          .inplace = options->inplace};
 }
 
 Tensor Dropout::forward(const Tensor& input) {

@@ -40,8 +40,8 @@ Tensor embedding_table(const char* module, int64_t rows, int64_t width,
 }
 
 // Returns another tensor of the same memory, so that the rows keep their requires_grad.
-Tensor pretrained_table(const char* module, const Tensor& rows,
-                        std::optional<int64_t>* padding_idx) {
+template <class Args>
+Tensor pretrained_table(const char* module, const Tensor& rows, Args* options) {
   if (rows.dim() != 2) {
     fail(ErrorCode::kShape, "[", module, "] the embeddings have shape ", shape_str(rows.sizes()),
          ": give a table (num_embeddings, width)");
@@ -50,14 +50,16 @@ Tensor pretrained_table(const char* module, const Tensor& rows,
     fail(ErrorCode::kType, "[", module, "] the embeddings are ", dtype_name(rows.dtype()),
          ": give floating-point numbers");
   }
-  *padding_idx = functional::padding_row(*padding_idx, rows.size(0), module);
+  options->num_embeddings = rows.size(0);
+  options->embedding_dim = rows.size(1);
+  options->padding_idx = functional::padding_row(options->padding_idx, rows.size(0), module);
   return rows.detach();
 }
 
 }  // namespace
 
 Linear::Linear(int64_t in_features, int64_t out_features, bool with_bias)
-    : out_features_(out_features), with_bias_(with_bias) {
+    : options({{.bias = with_bias}, 0, out_features}) {
   check_at_least("Linear", 0, {{"out_features", out_features}});
   if (in_features != kLazy) create(in_features);
   register_parameter("weight", weight);
@@ -66,8 +68,9 @@ Linear::Linear(int64_t in_features, int64_t out_features, bool with_bias)
 
 void Linear::create(int64_t in_features) {
   check_at_least("Linear", 0, {{"in_features", in_features}});
-  weight = empty({out_features_, in_features}, kFloat32);
-  if (with_bias_) bias = empty({out_features_}, kFloat32);
+  options.args().in_features = in_features;
+  weight = empty({options->out_features, in_features}, kFloat32);
+  if (options->bias) bias = empty({options->out_features}, kFloat32);
   reset_parameters();
 }
 
@@ -121,7 +124,7 @@ double Linear::flops(const Tensor& /*input*/, const Tensor& output) const {
 std::string Linear::describe() const {
   return absl::StrCat(lazy() ? "LazyLinear(" : "Linear(",
                       lazy() ? "" : absl::StrCat("in_features=", weight.size(1), ", "),
-                      "out_features=", out_features_, ", bias=", text(with_bias_), ")");
+                      "out_features=", options->out_features, ", bias=", text(options->bias), ")");
 }
 
 LazyLinear::LazyLinear(int64_t out_features, bool bias) : Layer(kLazy, out_features, bias) {
@@ -136,8 +139,8 @@ Tensor LazyLinear::forward(const Tensor& input) {
   return Linear::forward(input);
 }
 
-Bilinear::Bilinear(int64_t in1_features, int64_t in2_features, int64_t out_features,
-                   bool with_bias) {
+Bilinear::Bilinear(int64_t in1_features, int64_t in2_features, int64_t out_features, bool with_bias)
+    : options({{.bias = with_bias}, in1_features, in2_features, out_features}) {
   check_at_least("Bilinear", 1,
                  {{"in1_features", in1_features},
                   {"in2_features", in2_features},
@@ -166,32 +169,34 @@ std::string Bilinear::describe() const {
 }
 
 Tensor Flatten::forward(const Tensor& input) {
-  return flatten(input, options_.start_dim, options_.end_dim);
+  return flatten(input, options->start_dim, options->end_dim);
 }
 
 std::string Flatten::describe() const {
-  return absl::StrCat("Flatten(start_dim=", options_.start_dim, ", end_dim=", options_.end_dim,
+  return absl::StrCat("Flatten(start_dim=", options->start_dim, ", end_dim=", options->end_dim,
                       ")");
 }
 
-Tensor Unflatten::forward(const Tensor& input) { return unflatten(input, dim_, sizes_); }
+Tensor Unflatten::forward(const Tensor& input) {
+  return unflatten(input, options->dim, options->sizes);
+}
 
 std::string Unflatten::describe() const {
-  return absl::StrCat("Unflatten(dim=", dim_, ", sizes=", shape_str(sizes_), ")");
+  return absl::StrCat("Unflatten(dim=", options->dim, ", sizes=", shape_str(options->sizes), ")");
 }
 
 // ---- embeddings ----
 
 Embedding::Embedding(int64_t num_embeddings, int64_t width, EmbeddingArgs options)
-    : options_(options) {
-  weight = embedding_table("Embedding", num_embeddings, width, &options_.padding_idx);
+    : options({options, num_embeddings, width}) {
+  weight = embedding_table("Embedding", num_embeddings, width, &this->options.args().padding_idx);
   register_parameter("weight", weight);
   reset_parameters();
 }
 
 Embedding::Embedding(const Tensor& embeddings, bool freeze, EmbeddingArgs options)
-    : options_(options) {
-  weight = pretrained_table("Embedding", embeddings, &options_.padding_idx);
+    : options({options}) {
+  weight = pretrained_table("Embedding", embeddings, &this->options.args());
   register_parameter("weight", weight);
   weight.requires_grad_(!freeze);
 }
@@ -205,29 +210,30 @@ Embedding Embedding::from_pretrained(const Tensor& embeddings,
                                  .norm_type = options.norm_type});
 }
 
-void Embedding::reset_parameters() { reset_embedding(weight, options_.padding_idx); }
+void Embedding::reset_parameters() { reset_embedding(weight, options->padding_idx); }
 
 Tensor Embedding::forward(const Tensor& indices) {
-  return functional::embedding(indices, weight, options_);
+  return functional::embedding(indices, weight, options.args());
 }
 
 std::string Embedding::describe() const {
   return absl::StrCat(
       "Embedding(", weight.size(0), ", ", weight.size(1),
-      options_.padding_idx ? absl::StrCat(", padding_idx=", *options_.padding_idx) : "",
-      options_.max_norm ? absl::StrCat(", max_norm=", *options_.max_norm) : "", ")");
+      options->padding_idx ? absl::StrCat(", padding_idx=", *options->padding_idx) : "",
+      options->max_norm ? absl::StrCat(", max_norm=", *options->max_norm) : "", ")");
 }
 
 EmbeddingBag::EmbeddingBag(int64_t num_embeddings, int64_t width, EmbeddingBagArgs options)
-    : options_(options) {
-  weight = embedding_table("EmbeddingBag", num_embeddings, width, &options_.padding_idx);
+    : options({options, num_embeddings, width}) {
+  weight =
+      embedding_table("EmbeddingBag", num_embeddings, width, &this->options.args().padding_idx);
   register_parameter("weight", weight);
   reset_parameters();
 }
 
 EmbeddingBag::EmbeddingBag(const Tensor& embeddings, bool freeze, EmbeddingBagArgs options)
-    : options_(options) {
-  weight = pretrained_table("EmbeddingBag", embeddings, &options_.padding_idx);
+    : options({options}) {
+  weight = pretrained_table("EmbeddingBag", embeddings, &this->options.args());
   register_parameter("weight", weight);
   weight.requires_grad_(!freeze);
 }
@@ -243,19 +249,19 @@ EmbeddingBag EmbeddingBag::from_pretrained(const Tensor& embeddings,
                                        .norm_type = options.norm_type});
 }
 
-void EmbeddingBag::reset_parameters() { reset_embedding(weight, options_.padding_idx); }
+void EmbeddingBag::reset_parameters() { reset_embedding(weight, options->padding_idx); }
 
 Tensor EmbeddingBag::forward(const Tensor& indices, const Tensor& offsets,
                              const Tensor& per_sample_weights) {
   return functional::embedding_bag(indices, weight,
                                    {.offsets = offsets,
                                     .per_sample_weights = per_sample_weights,
-                                    .mode = options_.mode,
-                                    .padding_idx = options_.padding_idx,
-                                    .scale_grad_by_freq = options_.scale_grad_by_freq,
-                                    .include_last_offset = options_.include_last_offset,
-                                    .max_norm = options_.max_norm,
-                                    .norm_type = options_.norm_type});
+                                    .mode = options->mode,
+                                    .padding_idx = options->padding_idx,
+                                    .scale_grad_by_freq = options->scale_grad_by_freq,
+                                    .include_last_offset = options->include_last_offset,
+                                    .max_norm = options->max_norm,
+                                    .norm_type = options->norm_type});
 }
 
 namespace {
@@ -271,12 +277,12 @@ EmbeddingBagMode from_name(Str name, EmbeddingBagMode /*type*/) {
 }
 
 std::string EmbeddingBag::describe() const {
-  const EmbeddingBagMode mode = options_.mode;
+  const EmbeddingBagMode mode = options->mode;
   return absl::StrCat(
       "EmbeddingBag(", weight.size(0), ", ", weight.size(1),
       ", mode=", kBagModes[static_cast<size_t>(mode)],
-      options_.padding_idx ? absl::StrCat(", padding_idx=", *options_.padding_idx) : "",
-      options_.max_norm ? absl::StrCat(", max_norm=", *options_.max_norm) : "", ")");
+      options->padding_idx ? absl::StrCat(", padding_idx=", *options->padding_idx) : "",
+      options->max_norm ? absl::StrCat(", max_norm=", *options->max_norm) : "", ")");
 }
 
 }  // namespace mytorch::nn

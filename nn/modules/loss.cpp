@@ -38,7 +38,7 @@ Tensor Loss::operator()(const Tensor& input, const Tensor& target) {
 // Defines the forward of two tensors by the function of nn::functional.
 #define MYTORCH_FORWARD(Loss, function)                    \
   Tensor Loss::forward(const Tensor& a, const Tensor& b) { \
-    return functional::function(a, b, options_);           \
+    return functional::function(a, b, options.args());     \
   }
 MYTORCH_FORWARD(MSELoss, mse_loss)
 MYTORCH_FORWARD(L1Loss, l1_loss)
@@ -60,40 +60,40 @@ MYTORCH_FORWARD(CosineSimilarity, cosine_similarity)
 #undef MYTORCH_FORWARD
 
 Tensor GaussianNLLLoss::forward(const Tensor& input, const Tensor& target, const Tensor& var) {
-  return functional::gaussian_nll_loss(input, target, var, options_);
+  return functional::gaussian_nll_loss(input, target, var, options.args());
 }
 
 Tensor MarginRankingLoss::forward(const Tensor& input1, const Tensor& input2,
                                   const Tensor& target) {
-  return functional::margin_ranking_loss(input1, input2, target, options_);
+  return functional::margin_ranking_loss(input1, input2, target, options.args());
 }
 
 Tensor CosineEmbeddingLoss::forward(const Tensor& input1, const Tensor& input2,
                                     const Tensor& target) {
-  return functional::cosine_embedding_loss(input1, input2, target, options_);
+  return functional::cosine_embedding_loss(input1, input2, target, options.args());
 }
 
 Tensor CTCLoss::forward(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
                         const Tensor& target_lengths) {
-  return functional::ctc_loss(log_probs, targets, input_lengths, target_lengths, options_);
+  return functional::ctc_loss(log_probs, targets, input_lengths, target_lengths, options.args());
 }
 
 Tensor TripletMarginLoss::forward(const Tensor& anchor, const Tensor& positive,
                                   const Tensor& negative) {
-  return functional::triplet_margin_loss(anchor, positive, negative, options_);
+  return functional::triplet_margin_loss(anchor, positive, negative, options.args());
 }
 
 Tensor TripletMarginWithDistanceLoss::forward(const Tensor& anchor, const Tensor& positive,
                                               const Tensor& negative) {
-  return functional::triplet_margin_with_distance_loss(anchor, positive, negative, options_);
+  return functional::triplet_margin_with_distance_loss(anchor, positive, negative, options.args());
 }
 
 std::string PairwiseDistance::describe() const {
-  return absl::StrCat("PairwiseDistance(p=", options_.p, ")");
+  return absl::StrCat("PairwiseDistance(p=", options->p, ")");
 }
 
 std::string CosineSimilarity::describe() const {
-  return absl::StrCat("CosineSimilarity(dim=", options_.dim, ")");
+  return absl::StrCat("CosineSimilarity(dim=", options->dim, ")");
 }
 
 }  // namespace mytorch::nn

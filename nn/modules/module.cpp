@@ -16,7 +16,7 @@ Module::Module() = default;
 Module::Module(std::nullptr_t) : empty_(true) {}
 Module::Module(const Module& other)
     : Forwards(),
-      name_(other.name_),
+      own_name_(other.own_name_),
       tensors_(other.tensors_),
       children_(other.children_),
       copies_(other.copies_),
@@ -50,7 +50,7 @@ Module& Module::operator=(const Module& other) {
       entry.copies = own.copies;
     }
   }
-  name_ = other.name_;
+  own_name_ = other.own_name_;
   tensors_ = other.tensors_;
   children_ = std::move(children);
   hooks_ = other.hooks_;

@@ -17,7 +17,7 @@ std::string Module::label() const {
   return text.str();
 }
 
-std::string Module::name() const { return name_.empty() ? class_name(*this) : name_; }
+std::string Module::name() const { return own_name_.empty() ? class_name(*this) : own_name_; }
 
 std::string Module::describe() const { return absl::StrCat(name(), "()"); }
 

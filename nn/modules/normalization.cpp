@@ -30,7 +30,7 @@ void check_shape_of_norm(const char* module, const std::vector<int64_t>& shape) 
 // ---- channels ----
 
 ChannelNorm::ChannelNorm(const char* name, int64_t num_features, const BatchNormArgs& options)
-    : name_(name), num_features_(num_features), options_(options) {
+    : options({options, num_features == kLazy ? 0 : num_features}), name_(name) {
   if (num_features == kLazy) {
     set_lazy();
   } else {
@@ -45,20 +45,20 @@ ChannelNorm::ChannelNorm(const char* name, int64_t num_features, const BatchNorm
 }
 
 void ChannelNorm::create() {
-  if (options_.affine) {
-    weight = empty({num_features_}, kFloat32);
-    bias = empty({num_features_}, kFloat32);
+  if (options->affine) {
+    weight = empty({options->num_features}, kFloat32);
+    bias = empty({options->num_features}, kFloat32);
   }
-  if (options_.track_running_stats) {
-    running_mean = empty({num_features_}, kFloat32);
-    running_var = empty({num_features_}, kFloat32);
+  if (options->track_running_stats) {
+    running_mean = empty({options->num_features}, kFloat32);
+    running_var = empty({options->num_features}, kFloat32);
     num_batches_tracked = empty(IntList(), kInt64);
   }
   reset_parameters();
 }
 
 void ChannelNorm::finish(const Tensor& input, int64_t channel_dim) {
-  num_features_ = lazy_size(input, channel_dim);
+  options.args().num_features = lazy_size(input, channel_dim);
   create();
   finish_lazy(input);
   name_ += std::string_view("Lazy").size();  // from here on, an ordinary module
@@ -78,24 +78,24 @@ void ChannelNorm::reset_running_stats() {
 }
 
 void ChannelNorm::set_momentum(std::optional<double> momentum) {
-  if (momentum != options_.momentum) options_changed();
-  options_.momentum = momentum;
+  if (momentum != options->momentum) options_changed();
+  options.args().momentum = momentum;
 }
 
 double ChannelNorm::track() {
-  if (!training() || !running_mean.defined()) return options_.momentum.value_or(0);
+  if (!training() || !running_mean.defined()) return options->momentum.value_or(0);
   NoGradGuard no_grad;
   num_batches_tracked.add_(1);
-  return options_.momentum.has_value() ? *options_.momentum
+  return options->momentum.has_value() ? *options->momentum
                                        : 1 / num_batches_tracked.item<double>();
 }
 
 std::string ChannelNorm::describe() const {
   return absl::StrCat(
-      name_, "(", lazy() ? "" : absl::StrCat(num_features_, ", "), "eps=", options_.eps,
-      ", momentum=", options_.momentum.has_value() ? absl::StrCat(*options_.momentum) : "none",
-      ", affine=", text(options_.affine),
-      ", track_running_stats=", text(options_.track_running_stats), ")");
+      name_, "(", lazy() ? "" : absl::StrCat(options->num_features, ", "), "eps=", options->eps,
+      ", momentum=", options->momentum.has_value() ? absl::StrCat(*options->momentum) : "none",
+      ", affine=", text(options->affine),
+      ", track_running_stats=", text(options->track_running_stats), ")");
 }
 
 BatchNorm::BatchNorm(const char* name, int64_t num_features, BatchNormArgs options, int64_t min_dim,
@@ -105,20 +105,20 @@ BatchNorm::BatchNorm(const char* name, int64_t num_features, BatchNormArgs optio
 Tensor BatchNorm::forward(const Tensor& input) {
   const bool dims = input.dim() >= min_dim_ && input.dim() <= max_dim_;
   if (lazy() && dims) finish(input, 1);
-  if (!dims || input.size(1) != num_features_) {
+  if (!dims || input.size(1) != options->num_features) {
     fail(ErrorCode::kShape, "[", name_, "] input ", shape_str(input.sizes()), " does not have ",
          min_dim_, min_dim_ == max_dim_ ? "" : absl::StrCat(" to ", max_dim_), " dimensions",
-         lazy() ? "" : absl::StrCat(" with ", num_features_, " channels in dimension 1"));
+         lazy() ? "" : absl::StrCat(" with ", options->num_features, " channels in dimension 1"));
   }
   const bool tracks = running_mean.defined();
-  if (training() && input.numel() == num_features_) {
+  if (training() && input.numel() == options->num_features) {
     fail(ErrorCode::kValue, "[", name_, "] in training, the variance of input ",
          shape_str(input.sizes()),
          " is that of one value per channel: give a larger batch, or call eval()");
   }
   const double momentum = track();
   return batch_norm(input, weight, bias, running_mean, running_var, training() || !tracks, momentum,
-                    options_.eps);
+                    options->eps);
 }
 
 InstanceNorm::InstanceNorm(const char* name, int64_t num_features, InstanceNormArgs options,
@@ -134,20 +134,21 @@ Tensor InstanceNorm::forward(const Tensor& input) {
   const bool batched = input.dim() == dims_ + 2;
   const bool dims = batched || input.dim() == dims_ + 1;
   if (lazy() && dims) finish(input, batched ? 1 : 0);
-  if (!dims || input.size(batched ? 1 : 0) != num_features_) {
+  if (!dims || input.size(batched ? 1 : 0) != options->num_features) {
     fail(ErrorCode::kShape, "[", name_, "] input ", shape_str(input.sizes()), " does not have ",
          dims_ + 2, " dimensions, or ", dims_ + 1, " without a batch",
-         lazy() ? "" : absl::StrCat(", with ", num_features_, " channels"));
+         lazy() ? "" : absl::StrCat(", with ", options->num_features, " channels"));
   }
   const bool tracks = running_mean.defined();
-  if ((training() || !tracks) && input.numel() == num_features_ * (batched ? input.size(0) : 1)) {
+  if ((training() || !tracks) &&
+      input.numel() == options->num_features * (batched ? input.size(0) : 1)) {
     fail(ErrorCode::kValue, "[", name_, "] the variance of input ", shape_str(input.sizes()),
          " is that of one value per channel and sample: give more than one spatial element");
   }
   const double momentum = track();
   const Tensor batch = batched ? input : input.unsqueeze(0);
   const Tensor result = instance_norm(batch, weight, bias, running_mean, running_var,
-                                      training() || !tracks, momentum, options_.eps);
+                                      training() || !tracks, momentum, options->eps);
   return batched ? result : result.squeeze(0);
 }
 
@@ -172,11 +173,11 @@ std::tuple<Tensor, Tensor> detail::ResidualNorm::operator()(const Tensor& input,
 }
 
 LayerNorm::LayerNorm(IntList normalized_shape, LayerNormArgs options)
-    : shape_(normalized_shape.vec()), options_(options) {
-  check_shape_of_norm("LayerNorm", shape_);
+    : options({options, normalized_shape.vec()}) {
+  check_shape_of_norm("LayerNorm", this->options->normalized_shape);
   if (options.elementwise_affine) {
-    weight = empty(shape_, kFloat32);
-    if (options.bias) bias = empty(shape_, kFloat32);
+    weight = empty(this->options->normalized_shape, kFloat32);
+    if (options.bias) bias = empty(this->options->normalized_shape, kFloat32);
   }
   register_parameter("weight", weight);
   register_parameter("bias", bias);
@@ -189,23 +190,23 @@ void LayerNorm::reset_parameters() {
 }
 
 Tensor LayerNorm::forward(const Tensor& input) {
-  return layer_norm(input, shape_, weight, bias, options_.eps);
+  return layer_norm(input, options->normalized_shape, weight, bias, options->eps);
 }
 
 std::tuple<Tensor, Tensor> LayerNorm::add_and_normalize(const Tensor& input,
                                                         const Tensor& residual) {
-  return add_layer_norm(input, residual, shape_, weight, bias, options_.eps);
+  return add_layer_norm(input, residual, options->normalized_shape, weight, bias, options->eps);
 }
 
 std::string LayerNorm::describe() const {
-  return absl::StrCat("LayerNorm(", shape_str(shape_), ", eps=", options_.eps,
-                      ", elementwise_affine=", text(options_.elementwise_affine), ")");
+  return absl::StrCat("LayerNorm(", shape_str(options->normalized_shape), ", eps=", options->eps,
+                      ", elementwise_affine=", text(options->elementwise_affine), ")");
 }
 
 RMSNorm::RMSNorm(IntList normalized_shape, RMSNormArgs options)
-    : shape_(normalized_shape.vec()), options_(options) {
-  check_shape_of_norm("RMSNorm", shape_);
-  if (options.elementwise_affine) weight = empty(shape_, kFloat32);
+    : options({options, normalized_shape.vec()}) {
+  check_shape_of_norm("RMSNorm", this->options->normalized_shape);
+  if (options.elementwise_affine) weight = empty(this->options->normalized_shape, kFloat32);
   register_parameter("weight", weight);
   reset_parameters();
 }
@@ -215,23 +216,23 @@ void RMSNorm::reset_parameters() {
 }
 
 Tensor RMSNorm::forward(const Tensor& input) {
-  return rms_norm(input, shape_, weight, options_.eps);
+  return rms_norm(input, options->normalized_shape, weight, options->eps);
 }
 
 std::tuple<Tensor, Tensor> RMSNorm::add_and_normalize(const Tensor& input, const Tensor& residual) {
-  return add_rms_norm(input, residual, shape_, weight, options_.eps);
+  return add_rms_norm(input, residual, options->normalized_shape, weight, options->eps);
 }
 
 std::string RMSNorm::describe() const {
-  return absl::StrCat("RMSNorm(", shape_str(shape_),
-                      ", eps=", options_.eps.has_value() ? absl::StrCat(*options_.eps) : "none",
-                      ", elementwise_affine=", text(options_.elementwise_affine), ")");
+  return absl::StrCat("RMSNorm(", shape_str(options->normalized_shape),
+                      ", eps=", options->eps.has_value() ? absl::StrCat(*options->eps) : "none",
+                      ", elementwise_affine=", text(options->elementwise_affine), ")");
 }
 
 // ---- groups ----
 
 GroupNorm::GroupNorm(int64_t num_groups, int64_t num_channels, GroupNormArgs options)
-    : num_groups_(num_groups), num_channels_(num_channels), options_(options) {
+    : options({options, num_groups, num_channels}) {
   check_at_least("GroupNorm", 1, {{"num_groups", num_groups}, {"num_channels", num_channels}});
   if (num_channels % num_groups != 0) {
     fail(ErrorCode::kValue, "[GroupNorm] ", num_groups, " groups do not divide ", num_channels,
@@ -252,34 +253,34 @@ void GroupNorm::reset_parameters() {
 }
 
 Tensor GroupNorm::forward(const Tensor& input) {
-  if (input.dim() < 2 || input.size(1) != num_channels_) {
+  if (input.dim() < 2 || input.size(1) != options->num_channels) {
     fail(ErrorCode::kShape, "[GroupNorm] input ", shape_str(input.sizes()), " does not have ",
-         num_channels_, " channels in dimension 1");
+         options->num_channels, " channels in dimension 1");
   }
-  return group_norm(input, num_groups_, weight, bias, options_.eps);
+  return group_norm(input, options->num_groups, weight, bias, options->eps);
 }
 
 std::string GroupNorm::describe() const {
-  return absl::StrCat("GroupNorm(", num_groups_, ", ", num_channels_, ", eps=", options_.eps,
-                      ", affine=", text(options_.affine), ")");
+  return absl::StrCat("GroupNorm(", options->num_groups, ", ", options->num_channels,
+                      ", eps=", options->eps, ", affine=", text(options->affine), ")");
 }
 
 LocalResponseNorm::LocalResponseNorm(int64_t size, LocalResponseNormArgs options)
-    : size_(size), options_(options) {
+    : options({options, size}) {
   check_at_least("LocalResponseNorm", 1, {{"size", size}});
 }
 
 Tensor LocalResponseNorm::forward(const Tensor& input) {
-  return functional::local_response_norm(input, size_, options_);
+  return functional::local_response_norm(input, options->size, options.args());
 }
 
 std::string LocalResponseNorm::describe() const {
-  return absl::StrCat("LocalResponseNorm(", size_, ", alpha=", options_.alpha,
-                      ", beta=", options_.beta, ", k=", options_.k, ")");
+  return absl::StrCat("LocalResponseNorm(", options->size, ", alpha=", options->alpha,
+                      ", beta=", options->beta, ", k=", options->k, ")");
 }
 
 CrossMapLRN2d::CrossMapLRN2d(int64_t size, LocalResponseNormArgs options)
-    : size_(size), options_(options) {
+    : options({options, size}) {
   check_at_least("CrossMapLRN2d", 1, {{"size", size}});
 }
 
@@ -288,15 +289,15 @@ Tensor CrossMapLRN2d::forward(const Tensor& input) {
     fail(ErrorCode::kShape, "[CrossMapLRN2d] input ", shape_str(input.sizes()),
          " does not have 4 dimensions: give (N, C, H, W)");
   }
-  LocalResponseNormArgs options = options_;
-  const int64_t window = size_ - (size_ % 2 == 0 ? 1 : 0);
-  options.alpha *= static_cast<double>(window) / static_cast<double>(size_);
-  return functional::local_response_norm(input, window, options);
+  LocalResponseNormArgs scaled = options.args();
+  const int64_t window = options->size - (options->size % 2 == 0 ? 1 : 0);
+  scaled.alpha *= static_cast<double>(window) / static_cast<double>(options->size);
+  return functional::local_response_norm(input, window, scaled);
 }
 
 std::string CrossMapLRN2d::describe() const {
-  return absl::StrCat("CrossMapLRN2d(", size_, ", alpha=", options_.alpha, ", beta=", options_.beta,
-                      ", k=", options_.k, ")");
+  return absl::StrCat("CrossMapLRN2d(", options->size, ", alpha=", options->alpha,
+                      ", beta=", options->beta, ", k=", options->k, ")");
 }
 
 }  // namespace mytorch::nn

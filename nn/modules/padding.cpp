@@ -26,14 +26,15 @@ Tensor PadNd<n, mode>::forward(const Tensor& input) {
          shape_str(input.sizes()), ": it must have ", dims + 2, " dimensions, or ", dims + 1,
          " without a batch");
   }
-  return pad(input, padding_, name_of(mode),
-             mode == PadMode::kConstant ? std::optional<double>(value_) : std::nullopt);
+  return pad(input, options->padding, name_of(mode),
+             mode == PadMode::kConstant ? std::optional<double>(options->value) : std::nullopt);
 }
 
 template <size_t n, PadMode mode>
 std::string PadNd<n, mode>::describe() const {
-  return absl::StrCat(kPadModules[static_cast<size_t>(mode)], n, "d(", text(padding_),
-                      mode == PadMode::kConstant ? absl::StrCat(", value=", value_) : "", ")");
+  return absl::StrCat(kPadModules[static_cast<size_t>(mode)], n, "d(", text(options->padding),
+                      mode == PadMode::kConstant ? absl::StrCat(", value=", options->value) : "",
+                      ")");
 }
 
 template class PadNd<1, PadMode::kConstant>;

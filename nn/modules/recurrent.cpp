@@ -36,13 +36,9 @@ const char* RecurrentBase::kind_name() const {
   return kind_ == Kind::kRNN ? "RNN" : kind_ == Kind::kGRU ? "GRU" : "LSTM";
 }
 
-RecurrentBase::RecurrentBase(Kind kind, int64_t input_size, int64_t hidden_size,
-                             const LSTMArgs& options, RNNNonlinearity nonlinearity)
-    : kind_(kind),
-      input_size_(input_size),
-      hidden_size_(hidden_size),
-      options_(options),
-      nonlinearity_(nonlinearity) {
+RecurrentBase::RecurrentBase(Kind kind, const RecurrentAllArgs& options)
+    : options(options), kind_(kind) {
+  const int64_t input_size = options.input_size, hidden_size = options.hidden_size;
   check_at_least(kind_name(), 1,
                  {{"input_size", input_size},
                   {"hidden_size", hidden_size},
@@ -75,17 +71,17 @@ RecurrentBase::RecurrentBase(Kind kind, int64_t input_size, int64_t hidden_size,
 }
 
 void RecurrentBase::reset_parameters() {
-  const double bound = 1 / std::sqrt(static_cast<double>(hidden_size_));
+  const double bound = 1 / std::sqrt(static_cast<double>(options->hidden_size));
   for (const Tensor& parameter : parameters()) init::uniform_(parameter, -bound, bound);
 }
 
 size_t RecurrentBase::per_direction() const {
-  return 2 + (options_.bias ? 2u : 0u) + (options_.proj_size > 0 ? 1u : 0u);
+  return 2 + (options->bias ? 2u : 0u) + (options->proj_size > 0 ? 1u : 0u);
 }
 
 std::vector<Tensor> RecurrentBase::weights() {
   std::vector<Tensor> list;
-  const int64_t rows = options_.num_layers * (options_.bidirectional ? 2 : 1);
+  const int64_t rows = options->num_layers * (options->bidirectional ? 2 : 1);
   for (size_t i = 0; i < static_cast<size_t>(rows) * per_direction(); ++i) {
     list.push_back(held_parameter(i));
   }
@@ -103,7 +99,7 @@ std::vector<std::vector<Tensor>> RecurrentBase::all_weights() {
 // Returns the initial states (layers * directions, batch, size), zeros if they are undefined.
 RecurrentBase::State RecurrentBase::checked_state(const State& initial, int64_t batch,
                                                   const Tensor& like) const {
-  const int64_t rows = options_.num_layers * (options_.bidirectional ? 2 : 1);
+  const int64_t rows = options->num_layers * (options->bidirectional ? 2 : 1);
   const auto checked = [&](const Tensor& state, const char* what, int64_t width) {
     const std::vector<int64_t> expected = {rows, batch, width};
     if (!state.defined()) return zeros(expected, like.dtype(), like.device());
@@ -115,9 +111,9 @@ RecurrentBase::State RecurrentBase::checked_state(const State& initial, int64_t 
     return state;
   };
   State state;
-  state.hidden =
-      checked(initial.hidden, "hidden", options_.proj_size > 0 ? options_.proj_size : hidden_size_);
-  if (kind_ == Kind::kLSTM) state.cell = checked(initial.cell, "cell", hidden_size_);
+  state.hidden = checked(initial.hidden, "hidden",
+                         options->proj_size > 0 ? options->proj_size : options->hidden_size);
+  if (kind_ == Kind::kLSTM) state.cell = checked(initial.cell, "cell", options->hidden_size);
   return state;
 }
 
@@ -126,7 +122,7 @@ RecurrentBase::State RecurrentBase::checked_state(const State& initial, int64_t 
 RecurrentBase::Result RecurrentBase::call(const Tensor& input, const Tensor& batch_sizes,
                                           const State& state) {
   const std::vector<Tensor> params = weights();
-  const LSTMArgs& o = options_;
+  const LSTMArgs& o = options.args();
   const bool packed = batch_sizes.defined();
   if (kind_ == Kind::kLSTM) {
     const std::vector<Tensor> hx = {state.hidden, state.cell};
@@ -144,7 +140,7 @@ RecurrentBase::Result RecurrentBase::call(const Tensor& input, const Tensor& bat
                                  int64_t, double, bool, bool);
   OverInput over_input = gru;
   OverPacked over_packed = gru;
-  if (kind_ == Kind::kRNN && nonlinearity_ == RNNNonlinearity::kTanh) {
+  if (kind_ == Kind::kRNN && options->nonlinearity == RNNNonlinearity::kTanh) {
     over_input = rnn_tanh;
     over_packed = rnn_tanh;
   } else if (kind_ == Kind::kRNN) {
@@ -161,17 +157,18 @@ RecurrentBase::Result RecurrentBase::call(const Tensor& input, const Tensor& bat
 
 RecurrentBase::Result RecurrentBase::run(const Tensor& input, const State& initial) {
   const bool batched = input.dim() == 3;
-  if ((!batched && input.dim() != 2) || input.size(-1) != input_size_) {
+  if ((!batched && input.dim() != 2) || input.size(-1) != options->input_size) {
     fail(ErrorCode::kShape, "[", kind_name(), "] input ", shape_str(input.sizes()),
-         " does not have 3 dimensions, or 2 without a batch, the last of size ", input_size_);
+         " does not have 3 dimensions, or 2 without a batch, the last of size ",
+         options->input_size);
   }
   if (batched) {
-    const int64_t batch = input.size(options_.batch_first ? 0 : 1);
+    const int64_t batch = input.size(options->batch_first ? 0 : 1);
     return call(input, {}, checked_state(initial, batch, input));
   }
   const auto with_batch = [](const Tensor& x) { return x.defined() ? x.unsqueeze(1) : x; };
   const State state{with_batch(initial.hidden), with_batch(initial.cell)};
-  const int64_t batch_dim = options_.batch_first ? 0 : 1;
+  const int64_t batch_dim = options->batch_first ? 0 : 1;
   Result result = call(input.unsqueeze(batch_dim), {}, checked_state(state, 1, input));
   result.output = result.output.squeeze(batch_dim);
   result.last.hidden = result.last.hidden.squeeze(1);
@@ -181,10 +178,10 @@ RecurrentBase::Result RecurrentBase::run(const Tensor& input, const State& initi
 
 RecurrentBase::Result RecurrentBase::run(const PackedSequence& input, const State& initial) {
   const Tensor& data = input.data();
-  if (!data.defined() || data.dim() != 2 || data.size(1) != input_size_) {
+  if (!data.defined() || data.dim() != 2 || data.size(1) != options->input_size) {
     fail(ErrorCode::kShape, "[", kind_name(), "] the packed sequences have data ",
-         data.defined() ? shape_str(data.sizes()) : "undefined", ", expected (rows, ", input_size_,
-         ")");
+         data.defined() ? shape_str(data.sizes()) : "undefined", ", expected (rows, ",
+         options->input_size, ")");
   }
   const Tensor& sizes = input.batch_sizes();
   const int64_t batch = sizes.numel() > 0 ? sizes.const_data<int64_t>()[0] : 0;
@@ -216,21 +213,21 @@ double RecurrentBase::flops(const Tensor& /*input*/, const Tensor& output) const
 
 std::string RecurrentBase::describe() const {
   return absl::StrCat(
-      kind_name(), "(", input_size_, ", ", hidden_size_,
-      options_.num_layers == 1 ? "" : absl::StrCat(", num_layers=", options_.num_layers),
-      options_.bias ? "" : ", bias=false", options_.batch_first ? ", batch_first=true" : "",
-      options_.dropout == 0 ? "" : absl::StrCat(", dropout=", options_.dropout),
-      options_.bidirectional ? ", bidirectional=true" : "",
-      options_.proj_size == 0 ? "" : absl::StrCat(", proj_size=", options_.proj_size), ")");
+      kind_name(), "(", options->input_size, ", ", options->hidden_size,
+      options->num_layers == 1 ? "" : absl::StrCat(", num_layers=", options->num_layers),
+      options->bias ? "" : ", bias=false", options->batch_first ? ", batch_first=true" : "",
+      options->dropout == 0 ? "" : absl::StrCat(", dropout=", options->dropout),
+      options->bidirectional ? ", bidirectional=true" : "",
+      options->proj_size == 0 ? "" : absl::StrCat(", proj_size=", options->proj_size), ")");
 }
 
-CellBase::CellBase(const char* name, int64_t gates, int64_t input_size, int64_t hidden_size,
-                   bool bias)
-    : name_(name), input_size_(input_size), hidden_size_(hidden_size) {
+CellBase::CellBase(const char* name, int64_t gates, const CellAllArgs& options)
+    : options(options), name_(name) {
+  const int64_t input_size = options.input_size, hidden_size = options.hidden_size;
   check_at_least(name, 1, {{"input_size", input_size}, {"hidden_size", hidden_size}});
   weight_ih = empty({gates * hidden_size, input_size}, kFloat32);
   weight_hh = empty({gates * hidden_size, hidden_size}, kFloat32);
-  if (bias) {
+  if (options.bias) {
     bias_ih = empty({gates * hidden_size}, kFloat32);
     bias_hh = empty({gates * hidden_size}, kFloat32);
   }
@@ -242,17 +239,17 @@ CellBase::CellBase(const char* name, int64_t gates, int64_t input_size, int64_t 
 }
 
 void CellBase::reset_parameters() {
-  const double bound = 1 / std::sqrt(static_cast<double>(hidden_size_));
+  const double bound = 1 / std::sqrt(static_cast<double>(options->hidden_size));
   for (const Tensor& parameter : parameters()) init::uniform_(parameter, -bound, bound);
 }
 
 Tensor CellBase::checked_state(const Tensor& input, const Tensor& state, const char* name) const {
-  if ((input.dim() != 1 && input.dim() != 2) || input.size(-1) != input_size_) {
+  if ((input.dim() != 1 && input.dim() != 2) || input.size(-1) != options->input_size) {
     fail(ErrorCode::kShape, "[", name_, "] input ", shape_str(input.sizes()), " is not (N, ",
-         input_size_, ") or (", input_size_, ")");
+         options->input_size, ") or (", options->input_size, ")");
   }
   std::vector<int64_t> expected = input.sizes().vec();
-  expected.back() = hidden_size_;
+  expected.back() = options->hidden_size;
   if (!state.defined()) return zeros(expected, input.dtype(), input.device());
   if (!(state.sizes() == IntList(expected))) {
     fail(ErrorCode::kShape, "[", name_, "] the ", name, " state has shape ",
@@ -268,20 +265,21 @@ double CellBase::flops(const Tensor& input, const Tensor& /*output*/) const {
 }
 
 std::string CellBase::describe() const {
-  return absl::StrCat(name_, "(", input_size_, ", ", hidden_size_,
+  return absl::StrCat(name_, "(", options->input_size, ", ", options->hidden_size,
                       bias_ih.defined() ? "" : ", bias=false", ")");
 }
 
 }  // namespace detail
 
 RNN::RNN(int64_t input_size, int64_t hidden_size, RNNArgs options)
-    : Callable(Kind::kRNN, input_size, hidden_size,
-               LSTMArgs{.num_layers = options.num_layers,
-                        .bias = options.bias,
-                        .batch_first = options.batch_first,
-                        .dropout = options.dropout,
-                        .bidirectional = options.bidirectional},
-               options.nonlinearity) {}
+    : Callable(Kind::kRNN, RecurrentAllArgs{{.num_layers = options.num_layers,
+                                             .bias = options.bias,
+                                             .batch_first = options.batch_first,
+                                             .dropout = options.dropout,
+                                             .bidirectional = options.bidirectional},
+                                            input_size,
+                                            hidden_size,
+                                            options.nonlinearity}) {}
 
 std::tuple<Tensor, Tensor> RNN::forward(const Tensor& input, const Tensor& hidden) {
   const Result result = run(input, {hidden, {}});
@@ -295,12 +293,13 @@ std::tuple<RNN::PackedSequence, Tensor> RNN::forward(const PackedSequence& input
 }
 
 GRU::GRU(int64_t input_size, int64_t hidden_size, GRUArgs options)
-    : Callable(Kind::kGRU, input_size, hidden_size,
-               LSTMArgs{.num_layers = options.num_layers,
-                        .bias = options.bias,
-                        .batch_first = options.batch_first,
-                        .dropout = options.dropout,
-                        .bidirectional = options.bidirectional}) {}
+    : Callable(Kind::kGRU, RecurrentAllArgs{{.num_layers = options.num_layers,
+                                             .bias = options.bias,
+                                             .batch_first = options.batch_first,
+                                             .dropout = options.dropout,
+                                             .bidirectional = options.bidirectional},
+                                            input_size,
+                                            hidden_size}) {}
 
 std::tuple<Tensor, Tensor> GRU::forward(const Tensor& input, const Tensor& hidden) {
   const Result result = run(input, {hidden, {}});
@@ -314,7 +313,7 @@ std::tuple<GRU::PackedSequence, Tensor> GRU::forward(const PackedSequence& input
 }
 
 LSTM::LSTM(int64_t input_size, int64_t hidden_size, LSTMArgs options)
-    : Callable(Kind::kLSTM, input_size, hidden_size, options) {}
+    : Callable(Kind::kLSTM, RecurrentAllArgs{options, input_size, hidden_size}) {}
 
 std::tuple<Tensor, LSTM::State> LSTM::forward(const Tensor& input, const State& state) {
   const Result result = run(input, {std::get<0>(state), std::get<1>(state)});
@@ -330,18 +329,18 @@ std::tuple<LSTM::PackedSequence, LSTM::State> LSTM::forward(const PackedSequence
 // ---- cells ----
 
 RNNCell::RNNCell(int64_t input_size, int64_t hidden_size, RNNCellArgs options)
-    : Callable("RNNCell", 1, input_size, hidden_size, options.bias),
-      nonlinearity_(options.nonlinearity) {}
+    : Callable("RNNCell", 1,
+               CellAllArgs{input_size, hidden_size, options.bias, options.nonlinearity}) {}
 
 Tensor RNNCell::forward(const Tensor& input, const Tensor& hidden) {
   const Tensor state = checked_state(input, hidden, "hidden");
-  return nonlinearity_ == RNNNonlinearity::kReLU
+  return options->nonlinearity == RNNNonlinearity::kReLU
              ? rnn_relu_cell(input, state, weight_ih, weight_hh, bias_ih, bias_hh)
              : rnn_tanh_cell(input, state, weight_ih, weight_hh, bias_ih, bias_hh);
 }
 
 GRUCell::GRUCell(int64_t input_size, int64_t hidden_size, GRUCellArgs options)
-    : Callable("GRUCell", 3, input_size, hidden_size, options.bias) {}
+    : Callable("GRUCell", 3, CellAllArgs{input_size, hidden_size, options.bias}) {}
 
 Tensor GRUCell::forward(const Tensor& input, const Tensor& hidden) {
   return gru_cell(input, checked_state(input, hidden, "hidden"), weight_ih, weight_hh, bias_ih,
@@ -349,7 +348,7 @@ Tensor GRUCell::forward(const Tensor& input, const Tensor& hidden) {
 }
 
 LSTMCell::LSTMCell(int64_t input_size, int64_t hidden_size, LSTMCellArgs options)
-    : Callable("LSTMCell", 4, input_size, hidden_size, options.bias) {}
+    : Callable("LSTMCell", 4, CellAllArgs{input_size, hidden_size, options.bias}) {}
 
 LSTMCell::State LSTMCell::forward(const Tensor& input, const State& state) {
   const std::vector<Tensor> hx = {checked_state(input, std::get<0>(state), "hidden"),

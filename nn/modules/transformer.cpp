@@ -26,10 +26,7 @@ namespace mytorch::nn {
 
 MultiheadAttention::MultiheadAttention(int64_t embed_dim, int64_t num_heads,
                                        MultiheadAttentionArgs options)
-    : out_proj(embed_dim, embed_dim, options.bias),
-      embed_dim_(embed_dim),
-      num_heads_(num_heads),
-      options_(options) {
+    : out_proj(embed_dim, embed_dim, options.bias), options({options, embed_dim, num_heads}) {
   const int64_t kdim = options.kdim.value_or(embed_dim), vdim = options.vdim.value_or(embed_dim);
   check_at_least(
       "MultiheadAttention", 1,
@@ -96,14 +93,14 @@ std::tuple<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, cons
                                                        const Tensor& value,
                                                        const AttentionMasks& masks) {
   const auto [heads, weights] = attend("MultiheadAttention", query, key, value,
-                                       {.embed_dim_to_check = embed_dim_,
-                                        .num_heads = num_heads_,
+                                       {.embed_dim_to_check = options->embed_dim,
+                                        .num_heads = options->num_heads,
                                         .in_proj_weight = in_proj_weight,
                                         .in_proj_bias = in_proj_bias,
                                         .bias_k = bias_k,
                                         .bias_v = bias_v,
-                                        .add_zero_attn = options_.add_zero_attn,
-                                        .dropout_p = options_.dropout,
+                                        .add_zero_attn = options->add_zero_attn,
+                                        .dropout_p = options->dropout,
                                         .training = training(),
                                         .key_padding_mask = masks.key_padding_mask,
                                         .need_weights = masks.need_weights,
@@ -114,12 +111,12 @@ std::tuple<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, cons
                                         .v_proj_weight = v_proj_weight,
                                         .average_attn_weights = masks.average_attn_weights,
                                         .is_causal = masks.is_causal},
-                                       options_.batch_first, options_.attention);
+                                       options->batch_first, options->attention);
   if (has_hooks()) {
-    const int64_t e = embed_dim_, keys = key.numel() / key.size(-1);
-    const int64_t samples = query.dim() == 2 ? 1 : query.size(options_.batch_first ? 0 : 1);
+    const int64_t e = options->embed_dim, keys = key.numel() / key.size(-1);
+    const int64_t samples = query.dim() == 2 ? 1 : query.size(options->batch_first ? 0 : 1);
     const int64_t queries = query.numel() / e, length = queries / std::max<int64_t>(samples, 1);
-    const int64_t appended = samples * (bias_k.defined() + options_.add_zero_attn);
+    const int64_t appended = samples * (bias_k.defined() + options->add_zero_attn);
     flops_ = 2 * static_cast<double>(e) *
              static_cast<double>(queries * e + keys * (key.size(-1) + value.size(-1)) +
                                  2 * length * (keys + appended));
@@ -133,13 +130,13 @@ double MultiheadAttention::flops(const Tensor& /*input*/, const Tensor& /*output
 
 std::string MultiheadAttention::describe() const {
   std::string out =
-      absl::StrCat("MultiheadAttention(", embed_dim_, ", num_heads=", num_heads_,
-                   options_.dropout == 0 ? "" : absl::StrCat(", dropout=", options_.dropout));
-  if (options_.add_bias_kv) out += ", add_bias_kv=true";
-  if (options_.add_zero_attn) out += ", add_zero_attn=true";
-  if (options_.kdim.has_value()) absl::StrAppend(&out, ", kdim=", *options_.kdim);
-  if (options_.vdim.has_value()) absl::StrAppend(&out, ", vdim=", *options_.vdim);
-  if (options_.batch_first) out += ", batch_first=true";
+      absl::StrCat("MultiheadAttention(", options->embed_dim, ", num_heads=", options->num_heads,
+                   options->dropout == 0 ? "" : absl::StrCat(", dropout=", options->dropout));
+  if (options->add_bias_kv) out += ", add_bias_kv=true";
+  if (options->add_zero_attn) out += ", add_zero_attn=true";
+  if (options->kdim.has_value()) absl::StrAppend(&out, ", kdim=", *options->kdim);
+  if (options->vdim.has_value()) absl::StrAppend(&out, ", vdim=", *options->vdim);
+  if (options->batch_first) out += ", batch_first=true";
   return out + ")";
 }
 
@@ -186,7 +183,7 @@ TransformerEncoderLayer::TransformerEncoderLayer(int64_t d_model, int64_t nhead,
       norm2(d_model, norm_options(options)),
       dropout1(options.dropout),
       dropout2(options.dropout),
-      options_(std::move(options)) {
+      options({std::move(options), d_model, nhead}) {
   register_module("self_attn", self_attn);
   register_module("linear1", linear1);
   register_module("dropout", dropout);
@@ -204,10 +201,10 @@ Tensor TransformerEncoderLayer::forward(const Tensor& src, const AttentionMasks&
     return dropout1(std::get<0>(self_attn(x, x, x, without_weights)));
   };
   const auto feed = [&](const Tensor& x) {
-    return dropout2(linear2(dropout(options_.activation(linear1(x)))));
+    return dropout2(linear2(dropout(options->activation(linear1(x)))));
   };
-  const Tensor x = residual(src, norm1, options_.norm_first, attend);
-  return residual(x, norm2, options_.norm_first, feed);
+  const Tensor x = residual(src, norm1, options->norm_first, attend);
+  return residual(x, norm2, options->norm_first, feed);
 }
 
 Tensor TransformerEncoderLayer::forward(const Tensor& src, const Tensor& src_mask,
@@ -228,7 +225,7 @@ TransformerDecoderLayer::TransformerDecoderLayer(int64_t d_model, int64_t nhead,
       dropout1(options.dropout),
       dropout2(options.dropout),
       dropout3(options.dropout),
-      options_(std::move(options)) {
+      options({std::move(options), d_model, nhead}) {
   register_module("self_attn", self_attn);
   register_module("multihead_attn", multihead_attn);
   register_module("linear1", linear1);
@@ -255,11 +252,11 @@ Tensor TransformerDecoderLayer::forward(const Tensor& tgt, const Tensor& memory,
     return dropout2(std::get<0>(multihead_attn(x, memory, memory, other)));
   };
   const auto feed = [&](const Tensor& x) {
-    return dropout3(linear2(dropout(options_.activation(linear1(x)))));
+    return dropout3(linear2(dropout(options->activation(linear1(x)))));
   };
-  Tensor x = residual(tgt, norm1, options_.norm_first, attend);
-  x = residual(x, norm2, options_.norm_first, attend_to_memory);
-  return residual(x, norm3, options_.norm_first, feed);
+  Tensor x = residual(tgt, norm1, options->norm_first, attend);
+  x = residual(x, norm2, options->norm_first, attend_to_memory);
+  return residual(x, norm3, options->norm_first, feed);
 }
 
 Tensor TransformerDecoderLayer::forward(const Tensor& tgt, const Tensor& memory,

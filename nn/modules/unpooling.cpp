@@ -182,7 +182,7 @@ template std::tuple<Tensor, Tensor> fractional_max_pool_with_indices(
 
 template <size_t n>
 MaxUnpoolNd<n>::MaxUnpoolNd(Sizes<n> kernel_size, MaxUnpoolArgs<n> options)
-    : kernel_size_(kernel_size), options_(options) {
+    : options({options, kernel_size}) {
   const std::string name = absl::StrCat("MaxUnpool", n, "d");
   check_sizes(name.c_str(), 1, "kernel_size", kernel_size);
   check_sizes(name.c_str(), 1, "stride", options.stride.value_or(kernel_size));
@@ -192,23 +192,23 @@ MaxUnpoolNd<n>::MaxUnpoolNd(Sizes<n> kernel_size, MaxUnpoolArgs<n> options)
 template <size_t n>
 Tensor MaxUnpoolNd<n>::forward(const Tensor& input, const Tensor& indices,
                                const OutputSize& output_size) {
-  return functional::max_unpool(input, indices, kernel_size_,
-                                {options_.stride, options_.padding, output_size});
+  return functional::max_unpool(input, indices, options->kernel_size,
+                                {options->stride, options->padding, output_size});
 }
 
 template <size_t n>
 std::string MaxUnpoolNd<n>::describe() const {
-  return absl::StrCat("MaxUnpool", n, "d(kernel_size=", text(kernel_size_),
-                      ", stride=", text(options_.stride.value_or(kernel_size_)),
-                      ", padding=", text(options_.padding), ")");
+  return absl::StrCat("MaxUnpool", n, "d(kernel_size=", text(options->kernel_size),
+                      ", stride=", text(options->stride.value_or(options->kernel_size)),
+                      ", padding=", text(options->padding), ")");
 }
 
 template <size_t n>
 FractionalMaxPoolNd<n>::FractionalMaxPoolNd(Sizes<n> kernel_size, FractionalMaxPoolArgs<n> options)
-    : kernel_size_(kernel_size), options_(std::move(options)) {
+    : options({std::move(options), kernel_size}) {
   const std::string name = absl::StrCat("FractionalMaxPool", n, "d");
   check_sizes(name.c_str(), 1, "kernel_size", kernel_size);
-  functional::check_fractional<n>(name.c_str(), options_);
+  functional::check_fractional<n>(name.c_str(), this->options.args());
 }
 
 template <size_t n>
@@ -218,17 +218,18 @@ Tensor FractionalMaxPoolNd<n>::forward(const Tensor& input) {
 
 template <size_t n>
 std::tuple<Tensor, Tensor> FractionalMaxPoolNd<n>::forward_with_indices(const Tensor& input) {
-  return functional::fractional_max_pool_with_indices(input, kernel_size_, options_);
+  return functional::fractional_max_pool_with_indices(input, options->kernel_size, options.args());
 }
 
 template <size_t n>
 std::string FractionalMaxPoolNd<n>::describe() const {
-  const Sizes<n> size = options_.output_size.value_or(Sizes<n>(0));
+  const Sizes<n> size = options->output_size.value_or(Sizes<n>(0));
   const std::string how =
       size != Sizes<n>(0)
           ? absl::StrCat("output_size=", text(size))
-          : absl::StrCat("output_ratio=", absl::StrJoin(options_.output_ratio.values(), ", "));
-  return absl::StrCat("FractionalMaxPool", n, "d(kernel_size=", text(kernel_size_), ", ", how, ")");
+          : absl::StrCat("output_ratio=", absl::StrJoin(options->output_ratio.values(), ", "));
+  return absl::StrCat("FractionalMaxPool", n, "d(kernel_size=", text(options->kernel_size), ", ",
+                      how, ")");
 }
 
 template class MaxUnpoolNd<1>;

@@ -27,69 +27,71 @@ GridPadding from_name(Str name, GridPadding /*type*/) {
 
 const char* name_of(InterpolateMode mode) { return kInterpolateModes[static_cast<size_t>(mode)]; }
 
-Upsample::Upsample(UpsampleArgs options) : options_(std::move(options)) {
-  if (options_.size.values().empty() == options_.scale_factor.values().empty()) {
+Upsample::Upsample(UpsampleArgs options) : LayerWith(std::move(options)) {
+  if (this->options->size.values().empty() == this->options->scale_factor.values().empty()) {
     fail(ErrorCode::kValue, "[Upsample] give either size or scale_factor");
   }
 }
 
-Tensor Upsample::forward(const Tensor& input) { return functional::interpolate(input, options_); }
+Tensor Upsample::forward(const Tensor& input) {
+  return functional::interpolate(input, options.args());
+}
 
 std::string Upsample::describe() const {
-  const std::vector<int64_t>& size = options_.size.values();
+  const std::vector<int64_t>& size = options->size.values();
   return absl::StrCat(
       "Upsample(",
       size.empty()
-          ? absl::StrCat("scale_factor=(", absl::StrJoin(options_.scale_factor.values(), ", "), ")")
+          ? absl::StrCat("scale_factor=(", absl::StrJoin(options->scale_factor.values(), ", "), ")")
           : absl::StrCat("size=", shape_str(size)),
-      ", mode=", name_of(options_.mode), ")");
+      ", mode=", name_of(options->mode), ")");
 }
 
 Tensor PixelShuffle::forward(const Tensor& input) {
-  return functional::pixel_shuffle(input, factor_);
+  return functional::pixel_shuffle(input, options->upscale_factor);
 }
 std::string PixelShuffle::describe() const {
-  return absl::StrCat("PixelShuffle(upscale_factor=", factor_, ")");
+  return absl::StrCat("PixelShuffle(upscale_factor=", options->upscale_factor, ")");
 }
 
 Tensor PixelUnshuffle::forward(const Tensor& input) {
-  return functional::pixel_unshuffle(input, factor_);
+  return functional::pixel_unshuffle(input, options->downscale_factor);
 }
 std::string PixelUnshuffle::describe() const {
-  return absl::StrCat("PixelUnshuffle(downscale_factor=", factor_, ")");
+  return absl::StrCat("PixelUnshuffle(downscale_factor=", options->downscale_factor, ")");
 }
 
 Tensor ChannelShuffle::forward(const Tensor& input) {
-  return functional::channel_shuffle(input, groups_);
+  return functional::channel_shuffle(input, options->groups);
 }
 std::string ChannelShuffle::describe() const {
-  return absl::StrCat("ChannelShuffle(groups=", groups_, ")");
+  return absl::StrCat("ChannelShuffle(groups=", options->groups, ")");
 }
 
-Unfold::Unfold(Sizes<2> kernel_size, UnfoldArgs options)
-    : kernel_size_(kernel_size), options_(options) {
+Unfold::Unfold(Sizes<2> kernel_size, UnfoldArgs options) : options({options, kernel_size}) {
   check_sizes("Unfold", 1, "kernel_size", kernel_size);
 }
 Tensor Unfold::forward(const Tensor& input) {
-  return functional::unfold(input, kernel_size_, options_);
+  return functional::unfold(input, options->kernel_size, options.args());
 }
 std::string Unfold::describe() const {
-  return absl::StrCat("Unfold(kernel_size=", text(kernel_size_),
-                      ", dilation=", text(options_.dilation), ", padding=", text(options_.padding),
-                      ", stride=", text(options_.stride), ")");
+  return absl::StrCat("Unfold(kernel_size=", text(options->kernel_size),
+                      ", dilation=", text(options->dilation), ", padding=", text(options->padding),
+                      ", stride=", text(options->stride), ")");
 }
 
 Fold::Fold(Sizes<2> output_size, Sizes<2> kernel_size, FoldArgs options)
-    : output_size_(output_size), kernel_size_(kernel_size), options_(options) {
+    : options({options, output_size, kernel_size}) {
   check_sizes("Fold", 1, "kernel_size", kernel_size);
 }
 Tensor Fold::forward(const Tensor& input) {
-  return functional::fold(input, output_size_, kernel_size_, options_);
+  return functional::fold(input, options->output_size, options->kernel_size, options.args());
 }
 std::string Fold::describe() const {
-  return absl::StrCat("Fold(output_size=", text(output_size_), ", kernel_size=", text(kernel_size_),
-                      ", dilation=", text(options_.dilation), ", padding=", text(options_.padding),
-                      ", stride=", text(options_.stride), ")");
+  return absl::StrCat("Fold(output_size=", text(options->output_size),
+                      ", kernel_size=", text(options->kernel_size),
+                      ", dilation=", text(options->dilation), ", padding=", text(options->padding),
+                      ", stride=", text(options->stride), ")");
 }
 
 }  // namespace mytorch::nn

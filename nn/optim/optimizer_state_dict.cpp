@@ -170,8 +170,6 @@ void Optimizer::save(serialize::OutputArchive& archive) const {
   for (const auto& [name, tensor] : state_dict()) archive.write(name, tensor);
 }
 
-void Optimizer::load(const serialize::InputArchive& archive) {
-  load_state_dict(archive.tensors());
-}
+void Optimizer::load(const serialize::InputArchive& archive) { load_state_dict(archive.tensors()); }
 
 }  // namespace mytorch::nn::optim

@@ -142,6 +142,116 @@ TEST(MemoryFormats, ChannelsLastIsAnOrderOfTheSameElements) {
             std::string::npos);
 }
 
+TEST(MemoryFormats, ClonesHaveTheOrder) {
+  const Tensor x = arange(24).view(1, 2, 3, 4);
+  const Tensor last = x.clone(MemoryFormat::ChannelsLast);
+  EXPECT_EQ(last.strides().vec(), (Sizes{24, 1, 8, 2}));
+  EXPECT_TRUE(last.equal(x));
+  const Tensor again = last.clone(MemoryFormat::ChannelsLast);
+  EXPECT_EQ(again.strides().vec(), last.strides().vec());
+  EXPECT_FALSE(again.storage().is_alias_of(last.storage()));
+  const Tensor rows = x.clone(MemoryFormat::Contiguous);
+  EXPECT_TRUE(rows.is_contiguous());
+  EXPECT_FALSE(rows.storage().is_alias_of(x.storage()));
+  EXPECT_TRUE(last.clone(MemoryFormat::Contiguous).is_contiguous());
+  EXPECT_FALSE(x.clone(MemoryFormat::Preserve).storage().is_alias_of(x.storage()));
+}
+
+TEST(Forms, ReductionsTakeATypeAlone) {
+  const Tensor x = tensor({{3, 4}, {6, 8}}).to(kInt32);
+  EXPECT_EQ(x.sum(kFloat64).dtype(), kFloat64);
+  EXPECT_EQ(x.sum(kFloat64).item<double>(), 21);
+  EXPECT_EQ(x.mean(kFloat64).item<double>(), 5.25);
+  EXPECT_EQ(x.to(kFloat32).norm(2, kFloat64).dtype(), kFloat64);
+  EXPECT_TRUE(x.to(kFloat32).norm(2, {1}, true, kFloat64).equal(tensor({{5.0}, {10.0}}, kFloat64)));
+  EXPECT_EQ(x.sum({}).item<int64_t>(), 21);
+}
+
+TEST(Forms, PropertiesOfLibtorch) {
+  Tensor x = zeros({2, 3});
+  EXPECT_EQ(x.layout(), kStrided);
+  EXPECT_NE(message_of([] { (void)Tensor().layout(); }), "no error");
+  const int64_t version = x._version();
+  x.add_(1);
+  EXPECT_EQ(x._version(), version + 1);
+  EXPECT_TRUE(x.sizes().equals({2, 3}));
+  EXPECT_FALSE(x.sizes().equals({3, 2}));
+  EXPECT_EQ(x.to(x.options(), /*non_blocking=*/true).raw_data(), x.raw_data());
+  EXPECT_NE(x.to(x.options(), false, /*copy=*/true).raw_data(), x.raw_data());
+  x.reset();
+  EXPECT_FALSE(x.defined());
+  const auto options = TensorOptions().dtype<double>();
+  EXPECT_EQ(options.dtype(), kFloat64);
+  EXPECT_TRUE(options.has_dtype());
+  EXPECT_FALSE(options.has_device());
+  EXPECT_TRUE(Scalar(1.5).isFloatingPoint());
+  EXPECT_TRUE(Scalar(1).isIntegral(false));
+  EXPECT_TRUE(Scalar(true).isIntegral(true) && Scalar(true).isBoolean());
+  EXPECT_FALSE(Scalar(true).isIntegral(false));
+}
+
+TEST(Forms, ChecksHaveCodesAndTheTextOfTheCondition) {
+  const auto code_of = [](auto check) {
+    try {
+      check();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.msg(), error.what());
+      EXPECT_STREQ(error.what_without_backtrace(), "[INT64_MAX < 0] 3 is wrong");
+      return error.code();
+    }
+    return ErrorCode{};
+  };
+  EXPECT_EQ(code_of([] { MYTORCH_CHECK(INT64_MAX < 0, 3, " is wrong"); }), ErrorCode::kValue);
+  EXPECT_EQ(code_of([] { MYTORCH_CHECK_VALUE(INT64_MAX < 0, 3, " is wrong"); }), ErrorCode::kValue);
+  EXPECT_EQ(code_of([] { MYTORCH_CHECK_INDEX(INT64_MAX < 0, 3, " is wrong"); }), ErrorCode::kValue);
+  EXPECT_EQ(code_of([] { MYTORCH_CHECK_TYPE(INT64_MAX < 0, 3, " is wrong"); }), ErrorCode::kType);
+  EXPECT_EQ(code_of([] { MYTORCH_CHECK_NOT_IMPLEMENTED(INT64_MAX < 0, 3, " is wrong"); }),
+            ErrorCode::kUnsupported);
+  EXPECT_EQ(code_of([] { MYTORCH_INTERNAL_ASSERT(INT64_MAX < 0, 3, " is wrong"); }),
+            ErrorCode::kInternal);
+  MYTORCH_INTERNAL_ASSERT(true);
+  ::testing::internal::CaptureStderr();
+  for (int k = 0; k < 2; ++k) MYTORCH_WARN_ONCE("slow ", k);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "mytorch: warning: slow 0\n");
+}
+
+TEST(Forms, BackwardOfSomeLeavesAndKeptGradients) {
+  const Tensor x = ones({2}).requires_grad_(), y = ones({2}).requires_grad_();
+  const Tensor z = x * y;
+  EXPECT_FALSE(z.retains_grad());
+  z.retain_grad();
+  EXPECT_TRUE(z.retains_grad());
+  const Tensor sum = z.sum();
+  sum.backward({}, /*retain_graph=*/true, /*create_graph=*/false, /*inputs=*/{x});
+  EXPECT_TRUE(x.grad().defined());
+  EXPECT_FALSE(y.grad().defined());
+  sum.backward({}, std::nullopt, false);
+  EXPECT_TRUE(y.grad().equal(ones({2})));
+  EXPECT_NE(message_of([&] { sum.backward(); }), "no error");  // nullopt keeps no graph
+}
+
+TEST(Forms, InferenceModeFalseRecords) {
+  const InferenceMode outer;
+  {
+    const InferenceMode inner(false);
+    EXPECT_TRUE(grad_enabled());
+    EXPECT_TRUE((ones({2}).requires_grad_() * 2).requires_grad());
+  }
+  EXPECT_FALSE(grad_enabled());
+  EXPECT_TRUE(inference_mode_enabled());
+}
+
+TEST(Forms, AnomalyModeWithoutAScope) {
+  autograd::AnomalyMode::set_enabled(true);
+  EXPECT_TRUE(autograd::AnomalyMode::is_enabled());
+  autograd::AnomalyMode::set_enabled(false);
+  {
+    const autograd::DetectAnomalyGuard guard;
+    EXPECT_TRUE(autograd::AnomalyMode::is_enabled());
+  }
+  EXPECT_FALSE(autograd::AnomalyMode::is_enabled());
+}
+
 TEST(MemoryFormats, GradientsPass) {
   const Tensor x = ones({1, 2, 3, 4}).requires_grad_();
   (x.contiguous(MemoryFormat::ChannelsLast) * 2).sum().backward();

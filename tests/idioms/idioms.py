@@ -107,4 +107,4 @@ def read(path: Path) -> Topic:
 
 def adapt(lines: list[str]) -> list[str]:
     """Renames libtorch's macros: TORCH_CHECK is MYTORCH_CHECK. A namespace alias renames all else."""
-    return [re.sub(r"\b(?:TORCH|AT)_(?=[A-Z]+\b)", "MYTORCH_", text) for text in lines]
+    return [re.sub(r"\b(?:TORCH|AT)_(?=[A-Z_]+\b)", "MYTORCH_", text) for text in lines]

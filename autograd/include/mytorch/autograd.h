@@ -21,6 +21,8 @@ namespace mytorch::autograd {
 // libtorch's names.
 using Variable = Tensor;
 using variable_list = std::vector<Tensor>;
+using mytorch::AutoGradMode;
+using mytorch::GradMode;
 
 // Adds d(outputs)/d(leaf), weighted by `grad_outputs`, to the grad of every leaf that the outputs
 // depend on, or, if `inputs` is given, of those tensors only. A missing or undefined grad_output

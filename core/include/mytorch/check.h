@@ -78,10 +78,10 @@ std::string str(const Parts&... parts) {
 #define MYTORCH_INTERNAL_ASSERT(condition, ...) \
   MYTORCH_CHECK_WITH(kInternal, condition, #condition __VA_OPT__(, ) __VA_ARGS__)
 // Takes the condition's text, since an argument that is passed on is expanded.
-#define MYTORCH_CHECK_WITH(code, condition, text, ...)                                   \
-  do {                                                                                   \
-    if (!(condition)) [[unlikely]]                                                       \
-      throw ::mytorch::Error(::mytorch::ErrorCode::code,                                 \
+#define MYTORCH_CHECK_WITH(code, condition, text, ...)                                  \
+  do {                                                                                  \
+    if (!(condition)) [[unlikely]]                                                      \
+      throw ::mytorch::Error(::mytorch::ErrorCode::code,                                \
                              ::mytorch::str("[" text "] " __VA_OPT__(, ) __VA_ARGS__)); \
   } while (false)
 

@@ -113,9 +113,9 @@ using PReLUOptions = Options<PReLUArgs>;
 
 // max(x, 0) + weight * min(x, 0), with one trained weight for all channels or one per channel
 // (dimension 1).
-class PReLU final : public Layer<PReLU> {
+class PReLU final : public LayerWith<PReLU, PReLUArgs> {
  public:
-  using Layer::Layer;
+  using LayerWith::LayerWith;
   explicit PReLU(PReLUArgs options = {});
   explicit PReLU(int64_t num_parameters, double init = 0.25)
       : PReLU(PReLUArgs{num_parameters, init}) {}

@@ -19,6 +19,12 @@ struct AdaptiveLogSoftmaxWithLossArgs {
 using AdaptiveLogSoftmaxWithLossOptions =
     Options<AdaptiveLogSoftmaxWithLossArgs, int64_t, int64_t, std::vector<int64_t>>;
 
+struct AdaptiveLogSoftmaxWithLossAllArgs : AdaptiveLogSoftmaxWithLossArgs {
+  int64_t in_features = 0;
+  int64_t n_classes = 0;
+  std::vector<int64_t> cutoffs = {};
+};
+
 // The result of AdaptiveLogSoftmaxWithLoss.
 struct ASMoutput {
   Tensor output;  // the log-probability of each target
@@ -48,15 +54,11 @@ class AdaptiveLogSoftmaxWithLoss final : public Callable<AdaptiveLogSoftmaxWithL
 
   Linear head{nullptr};
   ModuleList tail;  // a Sequential of two Linear for each cluster
+  BuiltOptions<AdaptiveLogSoftmaxWithLossAllArgs> options;
 
  private:
   void check_input(const Tensor& input) const;
   Tensor all_classes(const Tensor& input, const Tensor& head_output);
-
-  int64_t in_features_ = 0;
-  int64_t n_classes_ = 0;
-  std::vector<int64_t> cutoffs_;
-  AdaptiveLogSoftmaxWithLossArgs options_;
 };
 
 }  // namespace mytorch::nn

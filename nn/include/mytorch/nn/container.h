@@ -25,6 +25,14 @@ class Lambda final : public Layer<Lambda> {
            !std::is_base_of_v<Module, F>) explicit Lambda(F function)
       : function_(std::move(function)) {}
   explicit Lambda(Tensor (*function)(const Tensor&)) : function_(function) {}  // for overload sets
+  // Of a function of more arguments, which are given here: Lambda(log_softmax, 1, kFloat32).
+  template <class F, class... Others>
+  requires(sizeof...(Others) > 0 &&
+           std::is_invocable_r_v<Tensor, F&, const Tensor&,
+                                 Others&...>) explicit Lambda(F function, Others... others)
+      : Lambda([function, others...](const Tensor& input) mutable {
+          return function(input, others...);
+        }) {}
   Tensor forward(const Tensor& input) override { return function_(input); }
 
  private:

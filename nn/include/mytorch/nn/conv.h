@@ -22,6 +22,13 @@ using Conv1dOptions = Options<ConvArgs<1>, int64_t, int64_t, Sizes<1>>;
 using Conv2dOptions = Options<ConvArgs<2>, int64_t, int64_t, Sizes<2>>;
 using Conv3dOptions = Options<ConvArgs<3>, int64_t, int64_t, Sizes<3>>;
 
+template <size_t n>
+struct ConvAllArgs : ConvArgs<n> {
+  int64_t in_channels = 0;
+  int64_t out_channels = 0;
+  Sizes<n> kernel_size = 0;
+};
+
 // Maps (N, in, ...) or (in, ...) to (N, out, ...) or (out, ...): Conv2d(1, 16, 3, {.padding = 1}).
 // weight is (out, in / groups, kernel...), bias is (out); both are initialized uniformly in +-1 /
 // sqrt(in / groups * kernel...).
@@ -37,6 +44,7 @@ class ConvNd : public Module {
 
   Tensor weight;
   Tensor bias;  // undefined without bias
+  BuiltOptions<ConvAllArgs<n>> options;
 
  protected:
   // A convolution that takes its number of input channels from its first input.
@@ -46,10 +54,6 @@ class ConvNd : public Module {
   ConvNd(int64_t out_channels, const Sizes<n>& kernel_size, const ConvArgs<n>& options,
          int64_t in_channels);
   void create(int64_t in_channels);
-
-  int64_t out_channels_ = 0;
-  Sizes<n> kernel_size_ = 0;
-  ConvArgs<n> options_;
 };
 extern template class ConvNd<1>;
 extern template class ConvNd<2>;
@@ -113,6 +117,13 @@ using ConvTranspose1dOptions = Options<ConvTransposeArgs<1>, int64_t, int64_t, S
 using ConvTranspose2dOptions = Options<ConvTransposeArgs<2>, int64_t, int64_t, Sizes<2>>;
 using ConvTranspose3dOptions = Options<ConvTransposeArgs<3>, int64_t, int64_t, Sizes<3>>;
 
+template <size_t n>
+struct ConvTransposeAllArgs : ConvTransposeArgs<n> {
+  int64_t in_channels = 0;
+  int64_t out_channels = 0;
+  Sizes<n> kernel_size = 0;
+};
+
 // The gradient of a convolution with respect to its input, as a layer: maps (N, in, ...) or (in,
 // ...) to (N, out, ...) or (out, ...). weight is (in, out / groups, kernel...), bias is (out); both
 // are initialized uniformly in +-1 / sqrt(out / groups * kernel...).
@@ -136,6 +147,7 @@ class ConvTransposeNd : public Module {
 
   Tensor weight;
   Tensor bias;  // undefined without bias
+  BuiltOptions<ConvTransposeAllArgs<n>> options;
 
  protected:
   // A layer that takes its number of input channels from its first input.
@@ -146,10 +158,6 @@ class ConvTransposeNd : public Module {
                   const ConvTransposeArgs<n>& options, int64_t in_channels);
   void create(int64_t in_channels);
   void finish(const Tensor& input);  // if lazy
-
-  int64_t out_channels_ = 0;
-  Sizes<n> kernel_size_ = 0;
-  ConvTransposeArgs<n> options_;
 };
 extern template class ConvTransposeNd<1>;
 extern template class ConvTransposeNd<2>;

@@ -32,13 +32,14 @@ class DropoutBase : public Module {
   using Module::Module;
   std::string describe() const override;
 
+  BuiltOptions<DropoutArgs> options;
+
  protected:
   DropoutBase(const char* name, DropoutArgs options);
-  bool drops() const { return training() && options_.p != 0; }
+  bool drops() const { return training() && options->p != 0; }
   functional::DropoutFuncArgs function_options() const;
 
   const char* name_ = "";
-  DropoutArgs options_;
 };
 
 // Zeros each element with probability `p` and scales the others by 1 / (1 - p).

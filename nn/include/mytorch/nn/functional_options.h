@@ -93,14 +93,15 @@ using MultilabelSoftMarginLossFuncOptions = MultiLabelSoftMarginLossOptions;
 
 // Overloads that take a builder after one, two or three tensors.
 // The functions are qualified, so that operators of the same names are not candidates.
-#define MYTORCH_BUILDER_1(function)                                                                  \
-  template <class Args, class... First>                                                              \
-  Tensor function(const Tensor& a, const Options<Args, First...>& options) {                         \
-    return options.apply([&](const auto&... o) {                                                     \
-      static_assert(                                                                                 \
-          requires { functional::function(a, o...); }, "these are the options of another function"); \
-      return functional::function(a, o...);                                                          \
-    });                                                                                              \
+#define MYTORCH_BUILDER_1(function)                                          \
+  template <class Args, class... First>                                      \
+  Tensor function(const Tensor& a, const Options<Args, First...>& options) { \
+    return options.apply([&](const auto&... o) {                             \
+      static_assert(                                                         \
+          requires { functional::function(a, o...); },                       \
+          "these are the options of another function");                      \
+      return functional::function(a, o...);                                  \
+    });                                                                      \
   }
 #define MYTORCH_BUILDER_2(function)                                                           \
   template <class Args, class... First>                                                       \

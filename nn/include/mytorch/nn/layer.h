@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "mytorch/nn/module.h"
+#include "mytorch/nn/options.h"
 
 namespace mytorch::nn {
 
@@ -38,10 +39,9 @@ template <class M, class Args, class Base = Module>
 class LayerWith : public Layer<M, Base> {
  public:
   using Layer<M, Base>::Layer;
-  explicit LayerWith(Args options = {}) : options_(std::move(options)) {}
+  explicit LayerWith(Args options = {}) : options(std::move(options)) {}
 
- protected:
-  Args options_;
+  BuiltOptions<Args> options;
 };
 
 // The base of modules whose forward takes other arguments than one tensor. Derives them from Base,

@@ -16,6 +16,16 @@ struct LinearArgs {
 using LinearOptions = Options<LinearArgs, int64_t, int64_t>;
 using BilinearOptions = Options<LinearArgs, int64_t, int64_t, int64_t>;
 
+struct LinearAllArgs : LinearArgs {
+  int64_t in_features = 0;  // as all that a lazy layer takes from its input, 0 until then
+  int64_t out_features = 0;
+};
+struct BilinearAllArgs : LinearArgs {
+  int64_t in1_features = 0;
+  int64_t in2_features = 0;
+  int64_t out_features = 0;
+};
+
 // Computes x @ weight.T + bias over the last dimension: (..., in) to (..., out). weight is (out,
 // in), bias is (out); both are initialized uniformly in +-1 / sqrt(in).
 class Linear : public Layer<Linear> {
@@ -46,14 +56,11 @@ class Linear : public Layer<Linear> {
 
   Tensor weight;
   Tensor bias;  // undefined without bias
+  BuiltOptions<LinearAllArgs> options;
 
  protected:
   static constexpr int64_t kLazy = INT64_MIN;  // in_features of the first input
   void create(int64_t in_features);
-
- private:
-  int64_t out_features_ = 0;
-  bool with_bias_ = false;
 };
 
 // A Linear that takes in_features from its first input. Until then parameters() throws.
@@ -79,6 +86,7 @@ class Bilinear final : public Callable<Bilinear> {
 
   Tensor weight;
   Tensor bias;  // undefined without bias
+  BuiltOptions<BilinearAllArgs> options;
 };
 
 class Identity final : public Layer<Identity> {
@@ -104,17 +112,18 @@ class Flatten final : public LayerWith<Flatten, FlattenArgs> {
 
 using UnflattenOptions = Options<NoArgs, int64_t, std::vector<int64_t>>;
 
+struct UnflattenAllArgs {
+  int64_t dim = 0;
+  std::vector<int64_t> sizes = {};
+};
+
 // Splits dimension `dim` into dimensions of `sizes`, one of which may be -1.
-class Unflatten final : public Layer<Unflatten> {
+class Unflatten final : public LayerWith<Unflatten, UnflattenAllArgs> {
  public:
-  using Layer::Layer;
-  Unflatten(int64_t dim, IntList sizes) : dim_(dim), sizes_(sizes.vec()) {}
+  using LayerWith::LayerWith;
+  Unflatten(int64_t dim, IntList sizes) : LayerWith({dim, sizes.vec()}) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
-
- private:
-  int64_t dim_ = 0;
-  std::vector<int64_t> sizes_;
 };
 
 struct EmbeddingArgs {
@@ -127,6 +136,11 @@ struct EmbeddingArgs {
   double norm_type = 2;
 };
 using EmbeddingOptions = Options<EmbeddingArgs, int64_t, int64_t>;
+
+struct EmbeddingAllArgs : EmbeddingArgs {
+  int64_t num_embeddings = 0;
+  int64_t embedding_dim = 0;
+};
 
 struct EmbeddingFromPretrainedArgs {
   bool freeze = true;                       // whether `weight` requires no gradient
@@ -154,14 +168,13 @@ class Embedding final : public Layer<Embedding> {
   Tensor forward(const Tensor& indices) override;
   std::string describe() const override;
   void reset_parameters();
-  std::optional<int64_t> padding_idx() const { return options_.padding_idx; }
+  std::optional<int64_t> padding_idx() const { return options->padding_idx; }
 
   Tensor weight;  // (num_embeddings, width)
+  BuiltOptions<EmbeddingAllArgs> options;
 
  private:
   Embedding(const Tensor& embeddings, bool freeze, EmbeddingArgs options);
-
-  EmbeddingArgs options_;
 };
 
 enum class EmbeddingBagMode { kSum, kMean, kMax };
@@ -177,6 +190,11 @@ struct EmbeddingBagArgs {
   double norm_type = 2;
 };
 using EmbeddingBagOptions = Options<EmbeddingBagArgs, int64_t, int64_t>;
+
+struct EmbeddingBagAllArgs : EmbeddingBagArgs {
+  int64_t num_embeddings = 0;
+  int64_t embedding_dim = 0;
+};
 
 struct EmbeddingBagFromPretrainedArgs {
   bool freeze = true;                                      // whether `weight` requires no gradient
@@ -210,11 +228,10 @@ class EmbeddingBag final : public Callable<EmbeddingBag> {
   void reset_parameters();
 
   Tensor weight;  // (num_embeddings, width)
+  BuiltOptions<EmbeddingBagAllArgs> options;
 
  private:
   EmbeddingBag(const Tensor& embeddings, bool freeze, EmbeddingBagArgs options);
-
-  EmbeddingBagArgs options_;
 };
 
 }  // namespace mytorch::nn

@@ -30,7 +30,7 @@ class LossWith : public LayerWith<M, Args, Loss> {
  public:
   using LayerWith<M, Args, Loss>::LayerWith;
   explicit LossWith(Args options = {}) : LayerWith<M, Args, Loss>(std::move(options)) {
-    Args& own = this->options_;
+    Args& own = this->options.args();
     if constexpr (requires { own.weight; }) this->register_buffer("weight", own.weight);
     if constexpr (requires { own.pos_weight; }) this->register_buffer("pos_weight", own.pos_weight);
   }

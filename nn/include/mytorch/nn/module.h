@@ -225,7 +225,8 @@ class Module : private detail::Forwards {
   const M* as() const {
     return dynamic_cast<const M*>(this);
   }
-  // Modules are values that take the arrow, also where their class is not known: `list[0]->as<M>()`.
+  // Modules are values that take the arrow, also where their class is not known:
+  // `list[0]->as<M>()`.
   Module* operator->() {
     compute_parametrized();
     return this;
@@ -260,7 +261,7 @@ class Module : private detail::Forwards {
   requires(std::is_convertible_v<const Name&, std::string> && !std::is_same_v<Name, Module> &&
            !std::is_null_pointer_v<Name>) explicit Module(const Name& name)
       : Module() {
-    name_ = name;
+    own_name_ = name;
   }
   Module(const Module& other);
   Module(Module&& other) noexcept;
@@ -311,7 +312,7 @@ class Module : private detail::Forwards {
 
   // For containers: the modules are held by pointer.
   void register_any(NamedAny module);
-  void replace_any(NamedAny module);  // or registers it, if no child has its name
+  void replace_any(NamedAny module);                   // or registers it, if no child has its name
   void register_children_of(const Module& container);  // in addition, under their numbers
   // Moves the last child before the child `index`, and renames children that are named by number.
   void place_last_child(size_t index);
@@ -462,7 +463,7 @@ class Module : private detail::Forwards {
   std::string label() const;
   void print(std::string& out, int depth) const;
 
-  std::string name_;  // if the constructor was given one
+  std::string own_name_;  // if the constructor was given one
   std::vector<TensorEntry> tensors_;
   std::vector<ChildEntry> children_;
   std::shared_ptr<Copies> copies_;  // null unless this is, or is a copy of, a registered member

@@ -21,6 +21,11 @@ struct NamedItem {
   const std::string& key() const { return first; }  // libtorch's names
   T& value() { return second; }
   const T& value() const { return second; }
+  std::pair<std::string, T> pair() const { return {first, second}; }
+  T& operator*() { return second; }
+  const T& operator*() const { return second; }
+  T* operator->() { return &second; }
+  const T* operator->() const { return &second; }
 };
 using NamedTensor = NamedItem<Tensor>;
 using NamedModule = NamedItem<Module*>;

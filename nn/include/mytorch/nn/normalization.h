@@ -23,6 +23,10 @@ using BatchNorm1dOptions = BatchNormOptions;
 using BatchNorm2dOptions = BatchNormOptions;
 using BatchNorm3dOptions = BatchNormOptions;
 
+struct BatchNormAllArgs : BatchNormArgs {
+  int64_t num_features = 0;
+};
+
 struct InstanceNormArgs {
   double eps = 1e-5;
   std::optional<double> momentum = 0.1;
@@ -41,7 +45,7 @@ class ChannelNorm : public Module {
   std::string describe() const override;
   void reset_parameters();
   void reset_running_stats();
-  std::optional<double> momentum() const { return options_.momentum; }
+  std::optional<double> momentum() const { return options->momentum; }
   void set_momentum(std::optional<double> momentum);
 
   Tensor weight;               // (channels), ones; undefined without `affine`
@@ -49,6 +53,7 @@ class ChannelNorm : public Module {
   Tensor running_mean;         // this and the next two: undefined without `track_running_stats`
   Tensor running_var;          // unbiased
   Tensor num_batches_tracked;  // 0-dim int64
+  BuiltOptions<BatchNormAllArgs> options;
 
  protected:
   static constexpr int64_t kLazy = INT64_MIN;  // num_features of the first input
@@ -58,8 +63,6 @@ class ChannelNorm : public Module {
   double track();
 
   const char* name_ = "";
-  int64_t num_features_ = 0;
-  BatchNormArgs options_;
 
  private:
   void create();
@@ -206,6 +209,10 @@ struct LayerNormArgs {
 };
 using LayerNormOptions = Options<LayerNormArgs, std::vector<int64_t>>;
 
+struct LayerNormAllArgs : LayerNormArgs {
+  std::vector<int64_t> normalized_shape = {};
+};
+
 // Normalizes over the last dimensions, whose sizes must equal `normalized_shape`.
 class LayerNorm final : public Layer<LayerNorm, detail::ResidualNorm> {
  public:
@@ -217,13 +224,11 @@ class LayerNorm final : public Layer<LayerNorm, detail::ResidualNorm> {
 
   Tensor weight;  // ones; undefined without `elementwise_affine`
   Tensor bias;    // zeros; undefined without `elementwise_affine` or `bias`
+  BuiltOptions<LayerNormAllArgs> options;
 
  private:
   std::tuple<Tensor, Tensor> add_and_normalize(const Tensor& input,
                                                const Tensor& residual) override;
-
-  std::vector<int64_t> shape_;
-  LayerNormArgs options_;
 };
 
 struct RMSNormArgs {
@@ -231,6 +236,10 @@ struct RMSNormArgs {
   bool elementwise_affine = true;  // whether weight exists
 };
 using RMSNormOptions = Options<RMSNormArgs, std::vector<int64_t>>;
+
+struct RMSNormAllArgs : RMSNormArgs {
+  std::vector<int64_t> normalized_shape = {};
+};
 
 // Divides by the root of the mean square over the last dimensions, whose sizes must equal
 // `normalized_shape`.
@@ -243,13 +252,11 @@ class RMSNorm final : public Layer<RMSNorm, detail::ResidualNorm> {
   void reset_parameters();
 
   Tensor weight;  // ones; undefined without `elementwise_affine`
+  BuiltOptions<RMSNormAllArgs> options;
 
  private:
   std::tuple<Tensor, Tensor> add_and_normalize(const Tensor& input,
                                                const Tensor& residual) override;
-
-  std::vector<int64_t> shape_;
-  RMSNormArgs options_;
 };
 
 struct GroupNormArgs {
@@ -257,6 +264,11 @@ struct GroupNormArgs {
   bool affine = true;  // whether weight and bias exist
 };
 using GroupNormOptions = Options<GroupNormArgs, int64_t, int64_t>;
+
+struct GroupNormAllArgs : GroupNormArgs {
+  int64_t num_groups = 0;
+  int64_t num_channels = 0;
+};
 
 // Normalizes each of `num_groups` groups of the channels (dimension 1) of each sample.
 class GroupNorm final : public Layer<GroupNorm> {
@@ -269,11 +281,7 @@ class GroupNorm final : public Layer<GroupNorm> {
 
   Tensor weight;  // (channels), ones; undefined without `affine`
   Tensor bias;    // (channels), zeros; undefined without `affine`
-
- private:
-  int64_t num_groups_ = 0;
-  int64_t num_channels_ = 0;
-  GroupNormArgs options_;
+  BuiltOptions<GroupNormAllArgs> options;
 };
 
 struct LocalResponseNormArgs {
@@ -282,6 +290,10 @@ struct LocalResponseNormArgs {
   double k = 1;
 };
 using LocalResponseNormOptions = Options<LocalResponseNormArgs, int64_t>;
+
+struct LocalResponseNormAllArgs : LocalResponseNormArgs {
+  int64_t size = 0;
+};
 
 // Divides by (k + alpha * mean)^beta, with the mean of the squares of `size` neighboring channels
 // (dimension 1).
@@ -292,9 +304,7 @@ class LocalResponseNorm final : public Layer<LocalResponseNorm> {
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
- private:
-  int64_t size_ = 0;
-  LocalResponseNormArgs options_;
+  BuiltOptions<LocalResponseNormAllArgs> options;
 };
 
 using CrossMapLRN2dOptions = LocalResponseNormOptions;
@@ -309,9 +319,7 @@ class CrossMapLRN2d final : public Layer<CrossMapLRN2d> {
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
- private:
-  int64_t size_ = 0;
-  LocalResponseNormArgs options_;
+  BuiltOptions<LocalResponseNormAllArgs> options;
 };
 
 }  // namespace mytorch::nn

@@ -16,21 +16,23 @@ enum class PadMode { kConstant, kReflect, kReplicate, kCircular };
 PadMode from_name(Str name, PadMode);  // NOLINT: named by its type
 const char* name_of(PadMode mode);
 
+template <size_t n>
+struct PadAllArgs {
+  Sizes<2 * n> padding = 0;
+  double value = 0;  // for kConstant
+};
+
 // One padding for all sides, or a pair (before, after) for each dimension, the last one's first, as
 // in PyTorch: ZeroPad2d({left, right, top, bottom}).
 template <size_t n, PadMode mode>
 class PadNd : public Module {
  public:
   using Module::Module;
-  explicit PadNd(Sizes<2 * n> padding) : padding_(padding) {}
+  explicit PadNd(Sizes<2 * n> padding) : options({padding, 0}) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
- protected:
-  double value_ = 0;  // for kConstant
-
- private:
-  Sizes<2 * n> padding_ = 0;
+  BuiltOptions<PadAllArgs<n>> options;
 };
 
 extern template class PadNd<1, PadMode::kConstant>;
@@ -61,17 +63,17 @@ class ZeroPad3d final : public Layer<ZeroPad3d, PadNd<3, PadMode::kConstant>> {
 class ConstantPad1d final : public Layer<ConstantPad1d, PadNd<1, PadMode::kConstant>> {
  public:
   using Layer::Layer;
-  ConstantPad1d(Sizes<2> padding, double value) : Layer(padding) { value_ = value; }
+  ConstantPad1d(Sizes<2> padding, double value) : Layer(padding) { options.args().value = value; }
 };
 class ConstantPad2d final : public Layer<ConstantPad2d, PadNd<2, PadMode::kConstant>> {
  public:
   using Layer::Layer;
-  ConstantPad2d(Sizes<4> padding, double value) : Layer(padding) { value_ = value; }
+  ConstantPad2d(Sizes<4> padding, double value) : Layer(padding) { options.args().value = value; }
 };
 class ConstantPad3d final : public Layer<ConstantPad3d, PadNd<3, PadMode::kConstant>> {
  public:
   using Layer::Layer;
-  ConstantPad3d(Sizes<6> padding, double value) : Layer(padding) { value_ = value; }
+  ConstantPad3d(Sizes<6> padding, double value) : Layer(padding) { options.args().value = value; }
 };
 class ReflectionPad1d final : public Layer<ReflectionPad1d, PadNd<1, PadMode::kReflect>> {
  public:

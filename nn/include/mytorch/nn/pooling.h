@@ -21,6 +21,11 @@ using MaxPool1dOptions = Options<MaxPoolArgs<1>, Sizes<1>>;
 using MaxPool2dOptions = Options<MaxPoolArgs<2>, Sizes<2>>;
 using MaxPool3dOptions = Options<MaxPoolArgs<3>, Sizes<3>>;
 
+template <size_t n>
+struct MaxPoolAllArgs : MaxPoolArgs<n> {
+  Sizes<n> kernel_size = 0;
+};
+
 // The largest element of each window.
 template <size_t n>
 class MaxPoolNd : public Module {
@@ -32,9 +37,7 @@ class MaxPoolNd : public Module {
   std::tuple<Tensor, Tensor> forward_with_indices(const Tensor& input);
   std::string describe() const override;
 
- private:
-  Sizes<n> kernel_size_ = 0;
-  MaxPoolArgs<n> options_;
+  BuiltOptions<MaxPoolAllArgs<n>> options;
 };
 
 template <size_t n>
@@ -49,6 +52,11 @@ using AvgPool1dOptions = Options<AvgPoolArgs<1>, Sizes<1>>;
 using AvgPool2dOptions = Options<AvgPoolArgs<2>, Sizes<2>>;
 using AvgPool3dOptions = Options<AvgPoolArgs<3>, Sizes<3>>;
 
+template <size_t n>
+struct AvgPoolAllArgs : AvgPoolArgs<n> {
+  Sizes<n> kernel_size = 0;
+};
+
 // The mean of each window.
 template <size_t n>
 class AvgPoolNd : public Module {
@@ -58,9 +66,7 @@ class AvgPoolNd : public Module {
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
- private:
-  Sizes<n> kernel_size_ = 0;
-  AvgPoolArgs<n> options_;
+  BuiltOptions<AvgPoolAllArgs<n>> options;
 };
 
 template <size_t n>
@@ -72,6 +78,12 @@ using LPPool1dOptions = Options<LPPoolArgs<1>, double, Sizes<1>>;
 using LPPool2dOptions = Options<LPPoolArgs<2>, double, Sizes<2>>;
 using LPPool3dOptions = Options<LPPoolArgs<3>, double, Sizes<3>>;
 
+template <size_t n>
+struct LPPoolAllArgs : LPPoolArgs<n> {
+  double norm_type = 0;
+  Sizes<n> kernel_size = 0;
+};
+
 // The norm of each window, sum(x^p)^(1/p).
 template <size_t n>
 class LPPoolNd : public Module {
@@ -81,15 +93,17 @@ class LPPoolNd : public Module {
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
- private:
-  double norm_type_ = 0;
-  Sizes<n> kernel_size_ = 0;
-  LPPoolArgs<n> options_;
+  BuiltOptions<LPPoolAllArgs<n>> options;
 };
 
 using AdaptiveAvgPool1dOptions = Options<NoArgs, Sizes<1>>;
 using AdaptiveAvgPool2dOptions = Options<NoArgs, Sizes<2>>;
 using AdaptiveAvgPool3dOptions = Options<NoArgs, Sizes<3>>;
+
+template <size_t n>
+struct AdaptivePoolAllArgs {
+  Sizes<n> output_size = 0;
+};
 
 // Averages over windows that divide the input into `output_size` parts as evenly as possible.
 template <size_t n>
@@ -100,8 +114,7 @@ class AdaptiveAvgPoolNd : public Module {
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
- private:
-  Sizes<n> output_size_ = 0;
+  BuiltOptions<AdaptivePoolAllArgs<n>> options;
 };
 
 using AdaptiveMaxPool1dOptions = Options<NoArgs, Sizes<1>>;
@@ -119,8 +132,7 @@ class AdaptiveMaxPoolNd : public Module {
   std::tuple<Tensor, Tensor> forward_with_indices(const Tensor& input);
   std::string describe() const override;
 
- private:
-  Sizes<n> output_size_ = 0;
+  BuiltOptions<AdaptivePoolAllArgs<n>> options;
 };
 
 extern template class MaxPoolNd<1>;

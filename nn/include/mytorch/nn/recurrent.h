@@ -61,6 +61,18 @@ struct LSTMCellArgs {
 };
 using LSTMCellOptions = Options<LSTMCellArgs, int64_t, int64_t>;
 
+struct RecurrentAllArgs : LSTMArgs {
+  int64_t input_size = 0;
+  int64_t hidden_size = 0;
+  OneOf<RNNNonlinearity> nonlinearity = RNNNonlinearity::kTanh;  // of RNN
+};
+struct CellAllArgs {
+  int64_t input_size = 0;
+  int64_t hidden_size = 0;
+  bool bias = true;
+  OneOf<RNNNonlinearity> nonlinearity = RNNNonlinearity::kTanh;  // of RNNCell
+};
+
 namespace detail {
 
 // The base of recurrent layers. The parameters have PyTorch's names: weight_ih_l0 (gates *
@@ -78,6 +90,8 @@ class RecurrentBase : public Module {
   double flops(const Tensor& input, const Tensor& output) const override;
   std::string describe() const override;
 
+  BuiltOptions<RecurrentAllArgs> options;
+
  protected:
   enum class Kind { kRNN, kGRU, kLSTM };
   struct State {
@@ -88,8 +102,7 @@ class RecurrentBase : public Module {
     Tensor output;
     State last;
   };
-  RecurrentBase(Kind kind, int64_t input_size, int64_t hidden_size, const LSTMArgs& options,
-                RNNNonlinearity nonlinearity = RNNNonlinearity::kTanh);
+  RecurrentBase(Kind kind, const RecurrentAllArgs& options);
   Result run(const Tensor& input, const State& initial);
   // The output are the rows of `input.data()`.
   Result run(const PackedSequence& input, const State& initial);
@@ -103,10 +116,6 @@ class RecurrentBase : public Module {
   const char* kind_name() const;
 
   Kind kind_;
-  int64_t input_size_ = 0;
-  int64_t hidden_size_ = 0;
-  LSTMArgs options_;
-  RNNNonlinearity nonlinearity_;
 };
 
 // The base of cells. The parameters have PyTorch's names and shapes: weight_ih (gates * hidden,
@@ -120,16 +129,15 @@ class CellBase : public Module {
 
   Tensor weight_ih, weight_hh;
   Tensor bias_ih, bias_hh;  // undefined without bias
+  BuiltOptions<CellAllArgs> options;
 
  protected:
-  CellBase(const char* name, int64_t gates, int64_t input_size, int64_t hidden_size, bool bias);
+  CellBase(const char* name, int64_t gates, const CellAllArgs& options);
   // Returns `state`, or zeros if it is undefined. Throws Error(kShape) if it does not fit.
   Tensor checked_state(const Tensor& input, const Tensor& state, const char* name) const;
 
  private:
   const char* name_ = "";
-  int64_t input_size_ = 0;
-  int64_t hidden_size_ = 0;
 };
 
 }  // namespace detail
@@ -188,9 +196,6 @@ class RNNCell final : public Callable<RNNCell, detail::CellBase> {
   using Callable::Callable;
   RNNCell(int64_t input_size, int64_t hidden_size, RNNCellArgs options = {});
   Tensor forward(const Tensor& input, const Tensor& hidden = {});
-
- private:
-  RNNNonlinearity nonlinearity_ = RNNNonlinearity::kTanh;
 };
 
 class GRUCell final : public Callable<GRUCell, detail::CellBase> {

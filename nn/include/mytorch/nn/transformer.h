@@ -43,6 +43,11 @@ struct MultiheadAttentionArgs {
 };
 using MultiheadAttentionOptions = Options<MultiheadAttentionArgs, int64_t, int64_t>;
 
+struct MultiheadAttentionAllArgs : MultiheadAttentionArgs {
+  int64_t embed_dim = 0;
+  int64_t num_heads = 0;
+};
+
 // As in PyTorch, and unlike in scaled_dot_product_attention, a bool mask is true for the keys to
 // leave out. A floating-point mask is added to the scores.
 struct AttentionMasks {
@@ -84,12 +89,10 @@ class MultiheadAttention final : public Callable<MultiheadAttention> {
   Tensor bias_k;          // (1, 1, E); undefined without add_bias_kv
   Tensor bias_v;
   Linear out_proj{nullptr};
+  BuiltOptions<MultiheadAttentionAllArgs> options;
 
  private:
-  int64_t embed_dim_ = 0;
-  int64_t num_heads_ = 0;
   double flops_ = 0;  // of the last forward with hooks: flops() does not see the keys
-  MultiheadAttentionArgs options_;
 };
 
 // The activation between the linear layers: "relu", "gelu", or a function of one tensor.
@@ -123,6 +126,11 @@ struct TransformerEncoderLayerArgs {
 };
 using TransformerEncoderLayerOptions = Options<TransformerEncoderLayerArgs, int64_t, int64_t>;
 
+struct TransformerLayerAllArgs : TransformerEncoderLayerArgs {
+  int64_t d_model = 0;
+  int64_t nhead = 0;
+};
+
 // Self-attention and a feed-forward layer, each with dropout, a residual and a norm. Keeps the
 // shape of its input, (L, N, E).
 class TransformerEncoderLayer final : public Callable<TransformerEncoderLayer> {
@@ -143,9 +151,7 @@ class TransformerEncoderLayer final : public Callable<TransformerEncoderLayer> {
   LayerNorm norm2{nullptr};
   Dropout dropout1{nullptr};
   Dropout dropout2{nullptr};
-
- private:
-  TransformerEncoderLayerArgs options_;
+  BuiltOptions<TransformerLayerAllArgs> options;
 };
 
 struct TransformerEncoderArgs {
@@ -208,9 +214,7 @@ class TransformerDecoderLayer final : public Callable<TransformerDecoderLayer> {
   Dropout dropout1{nullptr};
   Dropout dropout2{nullptr};
   Dropout dropout3{nullptr};
-
- private:
-  TransformerDecoderLayerArgs options_;
+  BuiltOptions<TransformerLayerAllArgs> options;
 };
 
 using TransformerDecoderArgs = TransformerEncoderArgs;

@@ -27,6 +27,11 @@ using MaxUnpool1dOptions = Options<MaxUnpoolArgs<1>, Sizes<1>>;
 using MaxUnpool2dOptions = Options<MaxUnpoolArgs<2>, Sizes<2>>;
 using MaxUnpool3dOptions = Options<MaxUnpoolArgs<3>, Sizes<3>>;
 
+template <size_t n>
+struct MaxUnpoolAllArgs : MaxUnpoolArgs<n> {
+  Sizes<n> kernel_size = 0;
+};
+
 // Puts the elements of a max pooling back where they were, among zeros. `indices` are those of
 // forward_with_indices of the pooling. Inputs of several sizes have results of one: `output_size`
 // chooses among them. By default it is (size - 1) * stride - 2 * padding + kernel_size.
@@ -41,9 +46,7 @@ class MaxUnpoolNd : public Module {
   Tensor forward(const Tensor& input, const Tensor& indices, const OutputSize& output_size = {});
   std::string describe() const override;
 
- private:
-  Sizes<n> kernel_size_ = 0;
-  MaxUnpoolArgs<n> options_;
+  BuiltOptions<MaxUnpoolAllArgs<n>> options;
 };
 
 template <size_t n>
@@ -53,6 +56,11 @@ struct FractionalMaxPoolArgs {
 };
 using FractionalMaxPool2dOptions = Options<FractionalMaxPoolArgs<2>, Sizes<2>>;
 using FractionalMaxPool3dOptions = Options<FractionalMaxPoolArgs<3>, Sizes<3>>;
+
+template <size_t n>
+struct FractionalMaxPoolAllArgs : FractionalMaxPoolArgs<n> {
+  Sizes<n> kernel_size = 0;
+};
 
 // The largest elements of `output_size` windows, whose places are drawn from default_generator()
 // for each example and channel (Graham, "Fractional max-pooling", 2014). Constructors throw
@@ -66,9 +74,7 @@ class FractionalMaxPoolNd : public Module {
   std::tuple<Tensor, Tensor> forward_with_indices(const Tensor& input);
   std::string describe() const override;
 
- private:
-  Sizes<n> kernel_size_ = 0;
-  FractionalMaxPoolArgs<n> options_;
+  BuiltOptions<FractionalMaxPoolAllArgs<n>> options;
 };
 
 extern template class MaxUnpoolNd<1>;

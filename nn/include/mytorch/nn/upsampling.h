@@ -49,55 +49,53 @@ using GridSampleOptions = Options<GridSampleArgs>;
 
 // Resizes the spatial dimensions of (N, C, ...), which are 1 for "linear", 2 for "bilinear" and
 // "bicubic", and 3 for "trilinear".
-class Upsample final : public Layer<Upsample> {
+class Upsample final : public LayerWith<Upsample, UpsampleArgs> {
  public:
-  using Layer::Layer;
+  using LayerWith::LayerWith;
   explicit Upsample(UpsampleArgs options);
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
-
- private:
-  UpsampleArgs options_;
 };
 
 using PixelShuffleOptions = Options<NoArgs, int64_t>;
 using PixelUnshuffleOptions = Options<NoArgs, int64_t>;
 using ChannelShuffleOptions = Options<NoArgs, int64_t>;
 
+struct PixelShuffleAllArgs {
+  int64_t upscale_factor = 0;
+};
+struct PixelUnshuffleAllArgs {
+  int64_t downscale_factor = 0;
+};
+struct ChannelShuffleAllArgs {
+  int64_t groups = 0;
+};
+
 // Moves channels into planes: (..., C * r^2, H, W) to (..., C, H * r, W * r).
-class PixelShuffle final : public Layer<PixelShuffle> {
+class PixelShuffle final : public LayerWith<PixelShuffle, PixelShuffleAllArgs> {
  public:
-  using Layer::Layer;
-  explicit PixelShuffle(int64_t upscale_factor) : factor_(upscale_factor) {}
+  using LayerWith::LayerWith;
+  explicit PixelShuffle(int64_t upscale_factor) : LayerWith({upscale_factor}) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
-
- private:
-  int64_t factor_ = 0;
 };
 
 // The inverse: (..., C, H * r, W * r) to (..., C * r^2, H, W).
-class PixelUnshuffle final : public Layer<PixelUnshuffle> {
+class PixelUnshuffle final : public LayerWith<PixelUnshuffle, PixelUnshuffleAllArgs> {
  public:
-  using Layer::Layer;
-  explicit PixelUnshuffle(int64_t downscale_factor) : factor_(downscale_factor) {}
+  using LayerWith::LayerWith;
+  explicit PixelUnshuffle(int64_t downscale_factor) : LayerWith({downscale_factor}) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
-
- private:
-  int64_t factor_ = 0;
 };
 
 // Divides the channels (dimension 1) into groups and interleaves these.
-class ChannelShuffle final : public Layer<ChannelShuffle> {
+class ChannelShuffle final : public LayerWith<ChannelShuffle, ChannelShuffleAllArgs> {
  public:
-  using Layer::Layer;
-  explicit ChannelShuffle(int64_t groups) : groups_(groups) {}
+  using LayerWith::LayerWith;
+  explicit ChannelShuffle(int64_t groups) : LayerWith({groups}) {}
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
-
- private:
-  int64_t groups_ = 0;
 };
 
 struct FoldArgs {
@@ -109,6 +107,14 @@ using UnfoldArgs = FoldArgs;
 using FoldOptions = Options<FoldArgs, Sizes<2>, Sizes<2>>;
 using UnfoldOptions = Options<UnfoldArgs, Sizes<2>>;
 
+struct UnfoldAllArgs : FoldArgs {
+  Sizes<2> kernel_size = 0;
+};
+struct FoldAllArgs : FoldArgs {
+  Sizes<2> output_size = 0;
+  Sizes<2> kernel_size = 0;
+};
+
 // Extracts the windows of (N, C, H, W): (N, C * kernel, windows). Without a batch, (C, H, W).
 class Unfold final : public Layer<Unfold> {
  public:
@@ -117,9 +123,7 @@ class Unfold final : public Layer<Unfold> {
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
- private:
-  Sizes<2> kernel_size_ = 0;
-  UnfoldArgs options_;
+  BuiltOptions<UnfoldAllArgs> options;
 };
 
 // Adds windows (N, C * kernel, windows) up to planes (N, C, *output_size).
@@ -130,10 +134,7 @@ class Fold final : public Layer<Fold> {
   Tensor forward(const Tensor& input) override;
   std::string describe() const override;
 
- private:
-  Sizes<2> output_size_ = 0;
-  Sizes<2> kernel_size_ = 0;
-  FoldArgs options_;
+  BuiltOptions<FoldAllArgs> options;
 };
 
 }  // namespace mytorch::nn

@@ -172,6 +172,34 @@ struct OptionNames {
 
 MYTORCH_DEFINE_SETTERS(OptionSetters, MYTORCH_OPTION_NAMES)
 
+// The options that a layer was made with, by libtorch's names: `conv->options.stride()`. They are
+// only read, because parameters have their sizes. Args is the aggregate of all arguments of the
+// layer's constructor, for which codegen lists the names (nn/emit.py).
+template <class Args>
+class BuiltOptions {
+ public:
+  BuiltOptions() = default;
+  BuiltOptions(Args args) : args_(std::move(args)) {}  // NOLINT: a layer initializes it
+#define MYTORCH_DEFINE_GETTER(name)       \
+  template <class A = Args>               \
+  const decltype(A::name)& name() const { \
+    return args_.name;                    \
+  }
+  MYTORCH_BUILT_OPTION_NAMES(MYTORCH_DEFINE_GETTER)
+#undef MYTORCH_DEFINE_GETTER
+  template <class A = Args>
+  const decltype(A::lambd)& lambda() const {
+    return args_.lambd;
+  }
+  // For the layer itself.
+  const Args* operator->() const { return &args_; }
+  const Args& args() const { return args_; }
+  Args& args() { return args_; }
+
+ private:
+  Args args_ = {};
+};
+
 // Options in libtorch's spelling, built by functions in place of designated initializers:
 //
 //   Conv2d(Conv2dOptions(3, 16, 3).stride(2))         is Conv2d(3, 16, 3, {.stride = 2})

@@ -16,14 +16,14 @@ class GradientNorm : public Tensor {
   operator double() const { return item<double>(); }  // NOLINT: libtorch's function returns it
 };
 // Without these, a number would make them ambiguous between those of double and of Tensor.
-#define MYTORCH_OPERATOR_OF_NORM(op)                            \
-  template <mytorch::detail::Number T>                          \
-  auto operator op(const GradientNorm& norm, T number) {        \
-    return static_cast<double>(norm) op double(number);         \
-  }                                                             \
-  template <mytorch::detail::Number T>                          \
-  auto operator op(T number, const GradientNorm& norm) {        \
-    return double(number) op static_cast<double>(norm);         \
+#define MYTORCH_OPERATOR_OF_NORM(op)                     \
+  template <mytorch::detail::Number T>                   \
+  auto operator op(const GradientNorm& norm, T number) { \
+    return static_cast<double>(norm) op double(number);  \
+  }                                                      \
+  template <mytorch::detail::Number T>                   \
+  auto operator op(T number, const GradientNorm& norm) { \
+    return double(number) op static_cast<double>(norm);  \
   }
 MYTORCH_OPERATOR_OF_NORM(+)
 MYTORCH_OPERATOR_OF_NORM(-)

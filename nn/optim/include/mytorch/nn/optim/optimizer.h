@@ -72,7 +72,7 @@ class Optimizer {
   void zero_grad(bool set_to_none = true);
 
   size_t num_groups() const { return groups_.size(); }
-  size_t size() const;  // the number of parameters, of all groups
+  size_t size() const;                     // the number of parameters, of all groups
   std::vector<Tensor> parameters() const;  // of all groups
   std::vector<Tensor> parameters(size_t group) const;
   // Appends a group. Throws Error(kValue), and adds nothing, if a tensor cannot be optimized, or if
