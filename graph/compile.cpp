@@ -29,6 +29,9 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
+constexpr const char* kKeepsState =
+    "the function keeps what it computes in variables that outlive it: it then runs in each call";
+
 // The histories of arguments before a call.
 class Histories {
  public:
@@ -68,6 +71,8 @@ struct Cache::Impl {
     std::shared_ptr<Joint> joint;  // of a function whose results have history
     Recorded planned;              // what the plan runs
     std::unique_ptr<ReplayPlan> plan;
+    // Whether the function must run once more, to see whether variables keep what it assigned.
+    bool unconfirmed = false;
 
     const Recorded& forward() const { return joint != nullptr ? joint->forward() : recorded; }
   };
@@ -101,6 +106,11 @@ struct Cache::Impl {
     const char* reason = "this is the first call";
     for (auto each = recordings.begin(); each != recordings.end(); ++each) {
       const char* differs = each->guards.mismatch(arguments, constants, each->forward());
+      if (differs == nullptr && each->unconfirmed) {
+        recordings.erase(each);
+        reason = "the function has assigned variables that may outlive it";
+        break;
+      }
       if (differs == nullptr) {
         if (each != recordings.begin()) recordings.splice(recordings.begin(), recordings, each);
         CachedRecording& found = recordings.front();
@@ -113,7 +123,8 @@ struct Cache::Impl {
     Guards call = guards_of_call(arguments, constants);
     if (dynamic.any()) {
       stats.dynamic_reason.clear();
-      if (auto made = dynamic.instance(call, arguments, &stats.dynamic_reason)) {
+      auto made = dynamic.instance(call, arguments, &stats.dynamic_reason);
+      if (made && !has_changed(made->joint != nullptr ? made->joint->forward() : made->recorded)) {
         ++stats.instantiated;
         keep({std::move(made->guards), std::move(made->recorded), std::move(made->joint), {}, {}});
         CachedRecording& found = recordings.front();
@@ -181,11 +192,11 @@ struct Cache::Impl {
     const Histories histories(arguments);
     std::vector<Tensor> results;
     if (!options.allow_breaks) {
-      OperatorCapture capture(arguments);
+      OperatorCapture capture(arguments, __builtin_frame_address(0));
       results = function();
+      if (keeps_state(&recording, &capture, results)) return results;
       finish(&recording, &capture, arguments, results);
     } else if (!record_whole(&recording, arguments, function, &results)) {
-      breaks = true;
       return results;
     }
     histories.check(arguments);
@@ -198,6 +209,41 @@ struct Cache::Impl {
     return results;
   }
 
+  // Returns whether the function keeps what it computes beyond the call, otherwise than as results
+  // and grads: no graph can do that. Functions may keep something in their first call alone, so it
+  // counts if it happens twice in a row.
+  bool keeps_state(CachedRecording* recording, OperatorCapture* capture,
+                   const std::vector<Tensor>& results) {
+    const bool keeps = leaves_state(recording, capture, results);
+    breaks = breaks || (keeps && kept_state);
+    kept_state = keeps;
+    if (keeps) stats.reason = kKeepsState;
+    return keeps;
+  }
+
+  // A variable in the heap may be one of the function's own vectors. If it may still hold what it
+  // was assigned, the next call runs the function once more, to see whether it begins with that.
+  bool leaves_state(CachedRecording* recording, OperatorCapture* capture,
+                    const std::vector<Tensor>& results) {
+    const std::vector<OperatorCapture::Variable> before = std::exchange(unconfirmed, {});
+    std::vector<OperatorCapture::Variable> now = capture->take_assigned(results);
+    for (const OperatorCapture::Variable& each : now) {
+      if (each.outlives) return true;
+      for (const OperatorCapture::Variable& known : before) {
+        if (known.place == each.place && known.now.impl() == each.former) return true;
+      }
+    }
+    if (!Joint::has_history(results)) {
+      // What is computed and still there is kept, wherever: that needs no confirmation.
+      std::erase_if(now, [](const OperatorCapture::Variable& each) { return each.computed; });
+      if (capture->leaves_memory(results)) return true;
+    }
+    std::erase_if(now, [&](const OperatorCapture::Variable& each) { return !each.may_outlive; });
+    recording->unconfirmed = !now.empty() && before.empty();
+    if (recording->unconfirmed) unconfirmed = std::move(now);
+    return false;
+  }
+
   // Makes a recording of a function that has returned.
   void finish(CachedRecording* recording, OperatorCapture* capture,
               const std::vector<Tensor>& arguments, const std::vector<Tensor>& results) {
@@ -208,17 +254,20 @@ struct Cache::Impl {
     }
   }
 
-  // Records the function. Returns false if no single graph can hold it: then it has segments.
+  // Records the function. Returns false if there is no recording to keep. If no single graph can
+  // hold the function, it has segments from then on.
   bool record_whole(CachedRecording* recording, const std::vector<Tensor>& arguments,
                     const Function& function, std::vector<Tensor>* results) {
-    BreakSession session(&tree, arguments, true);
+    BreakSession session(&tree, arguments, __builtin_frame_address(0));
     *results = function();
     std::unique_ptr<OperatorCapture> capture = session.take_whole();
     if (capture == nullptr) {
       session.finish();
+      breaks = true;
       return false;
     }
     const size_t nodes = capture->size();
+    if (keeps_state(recording, capture.get(), *results)) return false;
     try {
       finish(recording, capture.get(), arguments, *results);
       return true;
@@ -227,6 +276,7 @@ struct Cache::Impl {
       // of segments, which may write them.
       if (error.code() != ErrorCode::kUnsupported || capture->size() < nodes) throw;
       session.take_back(std::move(capture), nodes);
+      breaks = true;
       return false;
     }
   }
@@ -234,7 +284,7 @@ struct Cache::Impl {
   // Runs a function that has breaks.
   std::vector<Tensor> run_in_parts(const std::vector<Tensor>& arguments, const Function& function) {
     const auto begin = Clock::now();
-    BreakSession session(&tree, arguments, false);
+    BreakSession session(&tree, arguments, nullptr);
     std::vector<Tensor> results = function();
     session.finish();
     if (session.has_recorded()) {
@@ -297,8 +347,11 @@ struct Cache::Impl {
   const CompileMode mode = allowed == CompileSwitch::kCheck ? CompileMode::kExact : options.mode;
   const PassOptions passes{mode, options.memory_budget};
   std::list<CachedRecording> recordings;  // the last used first
+  // The variables that the last recorded call has assigned and that may outlive it.
+  std::vector<OperatorCapture::Variable> unconfirmed;
+  bool kept_state = false;  // whether that call has kept what it computed
   SegmentTree tree;
-  bool breaks = false;  // whether the function has had one
+  bool breaks = false;  // whether the function has had one, or keeps state
   CompileStats stats;
 };
 

@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "autograd/meta.h"
 #include "core/runtime/stream_capture.h"
+#include "core/tensor/capture_layer.h"
 #include "core/types/dims.h"
 #include "mytorch/autocast.h"
 #include "mytorch/grad_mode.h"
@@ -79,6 +80,7 @@ Tensor cast(const Tensor& tensor, ScalarType dtype) {
     if (is_current(found->second, impl)) return found->second.result;
   }
   Tensor result = convert(tensor, dtype);
+  if (recording_graph()) capture_table->caches(result);
   kept.insert_or_assign(
       key, CachedCast{autograd::CountedEdge(leaf), impl.storage->abi.id, impl.storage->abi.version,
                       impl.abi.dl.data, to_dims(impl.sizes()), to_dims(impl.strides()),

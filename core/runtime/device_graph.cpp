@@ -127,10 +127,12 @@ bool is_capturing(Device device) {
 }
 
 void (*before_uncaptured)() = [] {};
+void (*before_effect)(const char* op, const char* what) = [](const char*, const char*) {};
+void (*around_unrecorded)(bool begins) = [](bool) {};
 
 void run_uncaptured(Device device, const std::function<void()>& function) {
-  if ((thread_state.wanted & thread_state.layers & kLayerCapture) != 0) before_uncaptured();
-  const LayerMask unrecorded(kLayerCapture);
+  if (recording_graph()) before_uncaptured();
+  const UnrecordedTensors unrecorded;
   const StreamCapture* capture = find_capture(device);
   if (capture == nullptr) return function();
   const DeviceType& type = device_type(capture->slot);

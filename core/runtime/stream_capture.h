@@ -10,6 +10,7 @@
 #include "mytorch/abi.h"
 #include "mytorch/device.h"
 #include "mytorch/generator.h"
+#include "mytorch/thread_state.h"
 
 namespace mytorch {
 
@@ -68,5 +69,45 @@ void check_not_captured(const char* op, const char* needs, Device device);
 // Called by run_uncaptured() while the thread records a graph: what the function reads must be
 // there. Set by the graph library.
 extern void (*before_uncaptured)();
+
+// Returns whether this thread records a graph (graph/capture/capture.h), and no operator that it
+// records is running.
+inline bool recording_graph() {
+  return (thread_state.wanted & thread_state.layers & kLayerCapture) != 0;
+}
+
+// What a recording is told besides core/tensor/capture_layer.h. Set by the graph library.
+//
+// The function does something that a graph cannot repeat, such as seeding a generator. Throws
+// Error(kUnsupported), or ends the graph where breaks are allowed.
+extern void (*before_effect)(const char* op, const char* what);
+// A part that is not recorded begins or ends.
+extern void (*around_unrecorded)(bool begins);
+
+// Called before a change of state that a graph does not hold. `what` completes "op() ...".
+inline void check_effect(const char* op, const char* what) {
+  if (recording_graph()) [[unlikely]]
+    before_effect(op, what);
+}
+
+// In its scope, nothing is recorded. What is made in it is made once, and the recording refers to
+// it as to other tensors from outside.
+class UnrecordedTensors {
+ public:
+  UnrecordedTensors() : recording_(recording_graph()), mask_(kLayerCapture) {
+    if (recording_) [[unlikely]]
+      around_unrecorded(true);
+  }
+  ~UnrecordedTensors() {
+    if (recording_) [[unlikely]]
+      around_unrecorded(false);
+  }
+  UnrecordedTensors(const UnrecordedTensors&) = delete;
+  UnrecordedTensors& operator=(const UnrecordedTensors&) = delete;
+
+ private:
+  const bool recording_;
+  const LayerMask mask_;
+};
 
 }  // namespace mytorch

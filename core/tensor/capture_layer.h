@@ -4,11 +4,22 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
+#include "core/runtime/stream_capture.h"
 #include "mytorch/tensor.h"
 #include "mytorch/thread_state.h"
 
 namespace mytorch {
+
+// State of the library that a graph holds as constants, or that it reads from tensors.
+class RecordedState {
+ public:
+  virtual ~RecordedState() = default;
+  // Called before each replay. Writes the state to the tensors that the graph reads. Returns why
+  // the recording does not hold any more, or null.
+  virtual const char* refresh() = 0;
+};
 
 struct CaptureTable {
   // The host accesses the memory of a tensor. Throws Error(kUnsupported) if the graph computes it.
@@ -22,14 +33,15 @@ struct CaptureTable {
   bool (*keeps)(const Tensor& tensor);
   // Returns whether the recording holds a reference to the memory of a tensor, which ends with it.
   bool (*keeps_memory)(const Tensor& tensor);
+  // A variable was made to refer to another tensor than `former`, which may be null.
+  void (*assigned)(const Tensor& variable, TensorImpl* former);
+  // The library keeps a tensor that the function computes, although each call computes it again.
+  void (*caches)(const Tensor& tensor);
+  // The recording depends on a state, as it is now.
+  void (*depends)(std::shared_ptr<RecordedState> state);
 };
 // Set once, while the graph library is initialized. Nothing is recorded before.
 extern const CaptureTable* capture_table;
-
-// Returns whether this thread records a graph, and no operator that it records is running.
-inline bool recording_graph() {
-  return (thread_state.wanted & thread_state.layers & kLayerCapture) != 0;
-}
 
 // The number of accesses of this thread to memory of tensors by the host. An operator whose call
 // changes it cannot be replayed by its kernels alone.

@@ -11,6 +11,7 @@
 #include "core/runtime/cpu_block.h"
 #include "core/runtime/cpu_pool.h"
 #include "core/runtime/device_registry.h"
+#include "core/tensor/capture_layer.h"
 #include "core/types/checked.h"
 #include "mytorch/autograd_table.h"
 #include "mytorch/thread_state.h"
@@ -263,6 +264,8 @@ TensorImpl* new_alias(TensorImpl* of) {
       static_cast<const char*>(of->abi.dl.data) - static_cast<const char*>(of->storage->data);
   set_storage(impl, of->storage, of->dtype, bytes);
   impl->read_only = of->read_only;
+  // A variable that keeps the alias keeps what is watched, too.
+  if (of->replaced.load(std::memory_order_relaxed) != 0) watch_replaced(impl);
   (void)set_geometry(impl, of->sizes(), of->strides());
   return impl;
 }
@@ -346,11 +349,16 @@ uint16_t watch_replaced(TensorImpl* impl) {
   return impl->replaced.compare_exchange_strong(count, 1, std::memory_order_relaxed) ? 1 : count;
 }
 
-void count_replaced(TensorImpl* impl) {
-  if ((thread_state.wanted & kLayerCapture) != 0) return;
+void count_replaced(const Tensor* variable, TensorImpl* former) {
+  if (variable->impl() == former) return;
+  if ((thread_state.wanted & kLayerCapture) != 0) {
+    if (recording_graph()) capture_table->assigned(*variable, former);
+    return;
+  }
+  if (former == nullptr || former->replaced.load(std::memory_order_relaxed) == 0) return;
   // 0 would say that nobody watches.
-  if (impl->replaced.fetch_add(1, std::memory_order_relaxed) == UINT16_MAX) {
-    impl->replaced.fetch_add(1, std::memory_order_relaxed);
+  if (former->replaced.fetch_add(1, std::memory_order_relaxed) == UINT16_MAX) {
+    former->replaced.fetch_add(1, std::memory_order_relaxed);
   }
 }
 

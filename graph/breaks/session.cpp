@@ -24,15 +24,19 @@ Break unholdable(const OpInfo& op) {
 
 }  // namespace
 
-BreakSession::BreakSession(SegmentTree* tree, const std::vector<Tensor>& arguments, bool whole)
-    : tree_(*tree), here_(tree->root.get()), is_whole_(whole), wanted_(thread_state.wanted) {
+BreakSession::BreakSession(SegmentTree* tree, const std::vector<Tensor>& arguments,
+                           const void* frame)
+    : tree_(*tree),
+      here_(tree->root.get()),
+      is_whole_(frame != nullptr),
+      wanted_(thread_state.wanted) {
   for (const Tensor& argument : arguments) {
     check_not_batched(argument, "compile");
     changing_.push_back(argument.impl()->storage);
   }
   tree_.path.clear();
   tree_.breaks.clear();
-  if (whole) capture_ = std::make_unique<OperatorCapture>(arguments);
+  if (is_whole_) capture_ = std::make_unique<OperatorCapture>(arguments, frame);
   set_splitting(this);
   thread_state.wanted |= kLayerCapture;
 }
@@ -206,6 +210,15 @@ void BreakSession::host_access(const Tensor& tensor, const char* op) {
     if (capture_->ends_before_access(tensor, op)) end_recording(why);
   } else if (waiting_ != nullptr && waiting_->uses(tensor) &&
              (std::string_view(op) == "data" || waiting_->changes(tensor))) {
+    flush(why);
+  }
+}
+
+void BreakSession::effect(const char* op) {
+  const Break why{op, "it changes state outside of graphs"};
+  if (capture_ != nullptr) {
+    end_recording(why);
+  } else if (waiting_ != nullptr) {
     flush(why);
   }
 }

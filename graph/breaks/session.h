@@ -49,8 +49,8 @@ struct SegmentTree {
 class BreakSession : public Splitting {
  public:
   // Until finish(), or the end of the scope, which runs what waits and swallows errors. With
-  // `whole`, the function is recorded as one graph until something ends it.
-  BreakSession(SegmentTree* tree, const std::vector<Tensor>& arguments, bool whole);
+  // a frame, that of the caller, the function is recorded as one graph until something ends it.
+  BreakSession(SegmentTree* tree, const std::vector<Tensor>& arguments, const void* frame);
   ~BreakSession() override;
   BreakSession(const BreakSession&) = delete;
   BreakSession& operator=(const BreakSession&) = delete;
@@ -66,6 +66,7 @@ class BreakSession : public Splitting {
   Deferral* next(TraceMatch* match) override;
   void accepted(TraceMatch* match) override;
   void host_access(const Tensor& tensor, const char* op) override;
+  void effect(const char* op) override;
   void uncaptured() override;
   bool holds(const Tensor& tensor) const override;
 

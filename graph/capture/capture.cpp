@@ -1,5 +1,8 @@
 #include "graph/capture/capture.h"
 
+#include <pthread.h>
+
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -9,6 +12,7 @@
 #include "core/types/errors.h"
 #include "graph/capture/capture_state.h"
 #include "graph/capture/splitting.h"
+#include "mytorch/autocast.h"
 
 namespace mytorch::graph {
 
@@ -37,7 +41,8 @@ void host_access(const Tensor& tensor, const char* op) {
        : origin == BufferOrigin::kOutside ? "a tensor that the function has written"
                                           : "a computed tensor",
        " on the host, but a graph runs without the host: compute with operators, such as where(), "
-       "or return the tensor and read it outside of the compiled function");
+       "return the tensor and read it outside of the compiled function, or set "
+       "CompileOptions::allow_breaks");
 }
 
 void grad_read(const Tensor& leaf, const Tensor& grad) {
@@ -53,6 +58,38 @@ void grad_read(const Tensor& leaf, const Tensor& grad) {
 
 void grad_written(const Tensor& leaf) {
   if (active != nullptr && !active->is_middle) active->touched(leaf).written = true;
+}
+
+void assigned(const Tensor& variable, TensorImpl* former) {
+  if (active == nullptr || active->is_middle) return;
+  active->note_assigned(variable, former);
+}
+
+void caches(const Tensor& tensor) {
+  if (active != nullptr) active->living.forget(tensor.impl()->storage);
+}
+
+void unrecorded(bool begins) {
+  if (active == nullptr || active->is_middle) return;
+  const uint64_t id = OperatorCapture::State::new_storage_id();
+  if (begins) {
+    active->unrecorded.emplace_back(id, id);
+  } else if (!active->unrecorded.empty()) {
+    active->unrecorded.back().second = id;
+  }
+}
+
+void depends(std::shared_ptr<RecordedState> state) {
+  if (active == nullptr || active->is_middle) return;
+  active->recorded.states.push_back(std::move(state));
+}
+
+void effect(const char* op, const char* what) {
+  if (splits != nullptr) splits->effect(op);
+  if (active == nullptr || active->is_middle) return;
+  fail(ErrorCode::kUnsupported, "[compile] ", op, "() ", what,
+       " while the function is recorded, but a graph would not do so in each call: call it outside "
+       "of the compiled function, or set CompileOptions::allow_breaks");
 }
 
 bool keeps(const Tensor& tensor) {
@@ -71,11 +108,14 @@ void uncaptured() {
   if (splits != nullptr) splits->uncaptured();
 }
 
-constexpr CaptureTable kTable = {host_access, grad_read, grad_written, keeps, keeps_memory};
+constexpr CaptureTable kTable = {host_access,  grad_read, grad_written, keeps,
+                                 keeps_memory, assigned,  caches,       depends};
 
 [[maybe_unused]] const bool installed = [] {
   capture_table = &kTable;
   before_uncaptured = uncaptured;
+  before_effect = effect;
+  around_unrecorded = unrecorded;
   install_wrappers();
   return true;
 }();
@@ -87,8 +127,11 @@ OperatorCapture::State& active_capture() { return *active; }
 Splitting* splitting() { return splits; }
 void set_splitting(Splitting* now) { splits = now; }
 
-OperatorCapture::OperatorCapture(const std::vector<Tensor>& arguments)
+OperatorCapture::OperatorCapture(const std::vector<Tensor>& arguments, const void* frame)
     : state_(std::make_unique<State>()), wanted_(thread_state.wanted) {
+  state_->frame = frame;
+  // A cast from before would be a tensor from outside, which does not follow its weight.
+  autocast::clear_cache();
   if (active != nullptr) {
     fail(ErrorCode::kUnsupported,
          "[compile] a compiled function is recorded already: call the function itself inside it");
@@ -111,6 +154,7 @@ void OperatorCapture::activate() {
 void OperatorCapture::add_argument(const Tensor& argument) {
   const TensorImpl& impl = *argument.impl();
   check_not_batched(argument, "compile");
+  watch_replaced(argument.impl());
   int32_t buffer = state_->find_buffer(impl);
   if (buffer < 0) {
     buffer = state_->add_buffer(impl, BufferOrigin::kArgument,
@@ -118,6 +162,79 @@ void OperatorCapture::add_argument(const Tensor& argument) {
   }
   state_->arguments.push_back(&impl);
   state_->graph().arguments.push_back(state_->value(buffer, impl));
+}
+
+namespace {
+
+// Returns whether a place lies in the stack of this thread.
+bool is_on_stack(const void* place) {
+  pthread_attr_t attributes;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return false;
+  void* begin = nullptr;
+  size_t size = 0;
+  const int failed = pthread_attr_getstack(&attributes, &begin, &size);
+  pthread_attr_destroy(&attributes);
+  const auto at = reinterpret_cast<uintptr_t>(place), from = reinterpret_cast<uintptr_t>(begin);
+  return failed == 0 && at >= from && at < from + size;
+}
+
+}  // namespace
+
+std::vector<OperatorCapture::Variable> OperatorCapture::take_assigned(
+    const std::vector<Tensor>& results) {
+  std::vector<Variable> variables;
+  std::vector<Tensor> grads;
+  for (const State::TouchedLeaf& leaf : state_->leaves) grads.push_back(leaf.tensor.grad());
+  const std::vector<Tensor>& outside = state_->recorded.outside;
+  const std::vector<State::Assigned> assigned = std::exchange(state_->assigned, {});
+  for (const State::Assigned& each : assigned) {
+    if (!each.now.defined()) continue;
+    Variable variable{each.variable, each.former, {}};
+    const Tensor& now = each.now;
+    const auto same = [&](const Tensor& other) { return other.is_same(now); };
+    // What only the caller of the function and its leaves refer to is in no variable. A grad is
+    // counted twice, because `grads` refers to it, too.
+    const auto known =
+        std::count_if(results.begin(), results.end(), same) +
+        2 * std::count_if(grads.begin(), grads.end(), same) +
+        std::count_if(outside.begin(), outside.end(), same) +
+        std::count_if(assigned.begin(), assigned.end(),
+                      [&](const State::Assigned& other) { return other.now.is_same(now); }) +
+        std::count_if(variables.begin(), variables.end(),
+                      [&](const Variable& other) { return other.now.is_same(now); });
+    variable.computed = state_->is_computed(now);
+    variable.outlives = is_on_stack(variable.place);
+    variable.may_outlive = !variable.computed || now.impl()->refs.load() > known;
+    variable.now = now;
+    variables.push_back(std::move(variable));
+  }
+  return variables;
+}
+
+bool OperatorCapture::leaves_memory(const std::vector<Tensor>& results) const {
+  absl::flat_hash_set<const Storage*> known;
+  absl::flat_hash_map<const TensorImpl*, uint32_t> references;
+  const auto note = [&](const Tensor& tensor, uint32_t count) {
+    if (!tensor.defined()) return;
+    known.insert(tensor.impl()->storage);
+    references[tensor.impl()] += count;
+  };
+  for (const Tensor& result : results) {
+    note(result, 1);
+    if (result.defined() && result.impl()->base != nullptr) ++references[result.impl()->base];
+  }
+  for (const State::TouchedLeaf& leaf : state_->leaves) note(leaf.tensor.grad(), 1);
+  const auto kept = [&](const Tensor& tensor) {
+    return tensor.defined() && state_->is_computed(tensor) &&
+           tensor.impl()->refs.load() > references[tensor.impl()];
+  };
+  // The recording refers to memory that was allocated without an operator.
+  const std::vector<Tensor>& outside = state_->recorded.outside;
+  for (const Tensor& tensor : outside) ++references[tensor.impl()];
+  if (std::any_of(results.begin(), results.end(), kept)) return true;
+  if (std::any_of(outside.begin(), outside.end(), kept)) return true;
+  return state_->living.any_besides(
+      [&](const Storage* storage) { return known.contains(storage); });
 }
 
 size_t OperatorCapture::size() const { return state_->graph().nodes.size(); }

@@ -14,6 +14,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/tensor/capture_layer.h"
 #include "graph/capture/trace.h"
 #include "graph/ir/ir.h"
 #include "mytorch/tensor.h"
@@ -35,6 +36,8 @@ struct Recorded {
     Tensor elements;  // on the CPU, contiguous
   };
   std::vector<HostRead> host_reads;
+  // What each call asks whether the recording still holds.
+  std::vector<std::shared_ptr<RecordedState>> states;
 
   // Of a rewritten copy: the recording, which holds the tensors, too, and outlives the copy.
   const Recorded* original = nullptr;
@@ -53,9 +56,10 @@ Tensor elements_of(const Tensor& tensor);
 
 class OperatorCapture {
  public:
-  // Records the calls of this thread until finish() or the end of the scope. Captures do not nest:
-  // throws Error(kUnsupported) inside another.
-  explicit OperatorCapture(const std::vector<Tensor>& arguments);
+  // Records the calls of this thread until finish() or the end of the scope. `frame` is the frame
+  // of the function that calls the recorded one, if take_assigned() is wanted. Captures do not
+  // nest: throws Error(kUnsupported) inside another.
+  explicit OperatorCapture(const std::vector<Tensor>& arguments, const void* frame = nullptr);
   // The same in the middle of a function that has breaks (splitting.h): whatever tensors come from
   // outside, and grads are tensors like others.
   OperatorCapture();
@@ -65,6 +69,20 @@ class OperatorCapture {
 
   // Adds an argument, during the recording.
   void add_argument(const Tensor& argument);
+  // What the function, which has returned `results`, has assigned to variables that are none of its
+  // locals on the stack.
+  struct Variable {
+    const Tensor* place;  // of the variable, which may be gone
+    const TensorImpl* former;
+    Tensor now;
+    bool outlives = false;  // the function: it lies in the stack of a caller
+    bool computed = false;  // whether a node made what it holds
+    bool may_outlive = false;
+  };
+  std::vector<Variable> take_assigned(const std::vector<Tensor>& results);
+  // Returns whether anything else than its results and grads refers to memory that the function has
+  // computed. If these have histories, the histories do.
+  bool leaves_memory(const std::vector<Tensor>& results) const;
   // Returns the number of nodes so far.
   size_t size() const;
   // Ends the recording.

@@ -6,6 +6,7 @@
 #include "core/runtime/cpu_block.h"
 #include "core/types/errors.h"
 #include "graph/ir/uses.h"
+#include "mytorch/autograd/callback.h"
 #include "mytorch/grad_mode.h"
 
 namespace mytorch::graph {
@@ -55,7 +56,10 @@ ValueId OperatorCapture::State::operand(const Tensor& tensor) {
   int32_t buffer = find_buffer(impl);
   if (buffer < 0) {
     // Without a reference, which would change what autograd does with the tensor.
-    if (!is_middle) refuse_history(tensor);
+    if (!is_middle) {
+      refuse_history(tensor);
+      watch_replaced(tensor.impl());
+    }
     const int32_t index = is_middle ? -1 : add_outside(owner_of(tensor));
     buffer = add_buffer(impl, BufferOrigin::kOutside, index);
   }
@@ -86,8 +90,12 @@ ValueId OperatorCapture::State::result(const Tensor& tensor) {
   if (!tensor.defined()) return kNoValue;
   const TensorImpl& impl = *tensor.impl();
   seen_headers.insert(&impl);
+  if (!is_middle) watch_replaced(tensor.impl());
   int32_t buffer = find_buffer(impl);
-  if (buffer < 0) buffer = add_buffer(impl, BufferOrigin::kInside, -1);
+  if (buffer < 0) {
+    buffer = add_buffer(impl, BufferOrigin::kInside, -1);
+    if (frame != nullptr) living.add(impl.storage);
+  }
   return value(buffer, impl);
 }
 
@@ -96,6 +104,23 @@ void OperatorCapture::State::note_host_read(const Tensor& tensor) {
     if (read.tensor.is_same(tensor)) return;
   }
   recorded.host_reads.push_back({tensor, elements_of(tensor)});
+}
+
+void OperatorCapture::State::note_assigned(const Tensor& variable, const TensorImpl* former) {
+  // What hooks do happens while recording only, and what the engine does is no variable.
+  if (frame == nullptr || autograd::in_backward()) return;
+  const auto place = reinterpret_cast<uintptr_t>(&variable);
+  if (place > reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) &&
+      place < reinterpret_cast<uintptr_t>(frame)) {
+    return;
+  }
+  for (Assigned& known : assigned) {
+    if (known.variable != &variable) continue;
+    // Moves are no assignments of the same variable: what it holds in the end counts.
+    known.now = Tensor::share(variable.impl());
+    return;
+  }
+  assigned.push_back({&variable, former, Tensor::share(variable.impl())});
 }
 
 void OperatorCapture::State::note_replaced(const GraphNode& node) {
@@ -128,9 +153,22 @@ void OperatorCapture::State::note_escaping(const std::vector<Tensor>& results) {
   }
 }
 
+bool OperatorCapture::State::is_computed(const Tensor& tensor) {
+  const int32_t buffer = find_buffer(*tensor.impl());
+  if (buffer < 0) return false;
+  const auto b = static_cast<size_t>(buffer);
+  if (graph().buffers[b].origin == BufferOrigin::kInside) return true;
+  return b < replaced_first.size() && replaced_first[b] &&
+         is_between(tensor.impl()->storage->abi.id, begin, new_storage_id());
+}
+
 bool OperatorCapture::State::is_made_inside(const Tensor& tensor) const {
   const uint64_t id = tensor.impl()->storage->abi.id;
-  return is_gone(*tensor.impl()) || (is_between(id, begin, end) && escaping.contains(id));
+  const bool stays = std::any_of(unrecorded.begin(), unrecorded.end(), [&](const auto& part) {
+    return is_between(id, part.first, part.second);
+  });
+  // A history may refer to it, too.
+  return is_gone(*tensor.impl()) || (is_between(id, begin, end) && !stays);
 }
 
 void OperatorCapture::State::adopt_allocated() {

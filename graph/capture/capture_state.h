@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "graph/capture/capture.h"
+#include "graph/capture/living.h"
 
 namespace mytorch::graph {
 
@@ -53,9 +54,23 @@ struct OperatorCapture::State {
 
   void note_host_read(const Tensor& tensor);
 
+  // A variable of the function was assigned, which is none of its locals on the stack.
+  struct Assigned {
+    const Tensor* variable;
+    const TensorImpl* former;  // before the first assignment
+    Tensor now;
+  };
+  std::vector<Assigned> assigned;
+  // The memory that nodes have allocated, if there is a frame.
+  LivingStorages living;
+  const void* frame = nullptr;  // of the caller of the function, whose own locals lie below
+  void note_assigned(const Tensor& variable, const TensorImpl* former);
+
   // Storages that the function makes on this thread have ids between these.
   const uint64_t begin = new_storage_id();
   uint64_t end = 0;
+  // Those of parts that are not recorded, which stay, have ids between these.
+  std::vector<std::pair<uint64_t, uint64_t>> unrecorded;
   // The storages that outlive the function, as its results or as grads of leaves.
   absl::flat_hash_set<uint64_t> escaping;
   // By buffer: whether a node has used its elements, and whether the first that did replaced them.
@@ -68,8 +83,12 @@ struct OperatorCapture::State {
   // Notes which storages escape.
   void note_escaping(const std::vector<Tensor>& results);
 
-  // Returns whether the function made a tensor that seems to come from outside: nobody refers to it
-  // any more, except as a result or a grad.
+  // Returns whether the function has made the memory of a tensor until now.
+  bool is_computed(const Tensor& tensor);
+
+  // Returns whether the function made a tensor that seems to come from outside, and will make
+  // another one in the next call. What it keeps for then has been told apart before
+  // (OperatorCapture::leaves_memory).
   bool is_made_inside(const Tensor& tensor) const;
 
   // Memory that the function allocated without an operator and filled is no tensor from outside.

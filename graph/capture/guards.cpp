@@ -121,6 +121,13 @@ ThreadGuard ThreadGuard::now() {
   return guard;
 }
 
+const char* has_changed(const Recorded& recorded) {
+  for (const std::shared_ptr<RecordedState>& state : recorded.states) {
+    if (const char* reason = state->refresh(); reason != nullptr) return reason;
+  }
+  return nullptr;
+}
+
 Guards guards_of_call(const std::vector<Tensor>& arguments, const std::vector<double>& constants) {
   Guards guards;
   guards.arguments = guards_of(arguments);
@@ -168,6 +175,7 @@ const char* Guards::mismatch(const std::vector<Tensor>& tensors, const std::vect
       return "a variable that referred to a view from outside was assigned another one";
     }
   }
+  if (const char* reason = has_changed(recorded); reason != nullptr) return reason;
   for (const Recorded::HostRead& read : recorded.host_reads) {
     if (!equal_bytes(elements_of(read.tensor), read.elements)) {
       return "a tensor from outside that the function reads on the host has other elements";
@@ -184,7 +192,8 @@ const char* Guards::mismatch(const std::vector<Tensor>& tensors, const std::vect
     }
     if (tensors_outside[i].impl()->replaced.load(std::memory_order_relaxed) !=
         outside_replaced[i]) {
-      return "a variable that referred to a tensor from outside was assigned another one";
+      return "a variable that referred to a tensor from outside was assigned another one, or hooks "
+             "of the tensor have changed";
     }
     replaced = replaced || tensors_outside[i].impl()->storage->abi.id != outside_ids[i];
   }

@@ -62,6 +62,10 @@ struct Guards {
                        const Recorded& recorded);
 };
 
+// Brings what the graph reads of the library's state up to date. Returns why the recording does not
+// hold for this state, or null.
+const char* has_changed(const Recorded& recorded);
+
 // Returns what is known of a call before the function runs.
 Guards guards_of_call(const std::vector<Tensor>& arguments, const std::vector<double>& constants);
 

@@ -18,6 +18,8 @@ class Splitting {
   virtual void accepted(TraceMatch* match) = 0;
   // The host accesses the memory of a tensor.
   virtual void host_access(const Tensor& tensor, const char* op) = 0;
+  // The function is about to do what no graph repeats.
+  virtual void effect(const char* op) = 0;
   // Operators outside of all graphs are about to run.
   virtual void uncaptured() = 0;
   // Returns whether calls that wait hold a reference to the memory of a tensor.

@@ -378,10 +378,11 @@ class Tensor {
   [[noreturn]] static void fail_undefined();
   Tensor view_as_type(ScalarType dtype) const;
   void note_replaced(TensorImpl* former) const {
-    if (former != nullptr && former->replaced.load(std::memory_order_relaxed) != 0 &&
-        former != impl_) [[unlikely]] {
-      count_replaced(former);
-    }
+    if (is_watched(former) || is_watched(impl_)) [[unlikely]]
+      count_replaced(this, former);
+  }
+  static bool is_watched(const TensorImpl* impl) {
+    return impl != nullptr && impl->replaced.load(std::memory_order_relaxed) != 0;
   }
   const void* const_data_checked(ScalarType type) const;
   void* data_checked(ScalarType type) const;

@@ -39,7 +39,8 @@ struct TensorImpl {
   uint16_t size_class = 0;    // in the pool that it came from
   bool has_views = false;     // of a root: views of it were created
   // How often a variable that referred to this tensor was made to refer to another one, once a
-  // compiled function watches it (watch_replaced); 0 before.
+  // compiled function watches it (watch_replaced); 0 before. The results of operators that are
+  // being recorded are watched, too, to see which variables keep them.
   std::atomic<uint16_t> replaced{0};
   uint32_t view_version = 0;  // the low bits of the storage's version when this view was created
   int64_t numel = 0;
@@ -94,9 +95,9 @@ TensorImpl* new_tensor_over(Storage* storage, IntList sizes, IntList strides, Sc
                             int64_t offset);
 // Has replacements counted from now on, and returns the count.
 uint16_t watch_replaced(TensorImpl* impl);
-// Counts one, unless this thread records a graph: what the function does with its own variables is
-// part of it.
-void count_replaced(TensorImpl* impl);
+// Counts one for the tensor to which a variable referred before. While this thread records a graph,
+// tells the recording instead, which follows the variables of the function.
+void count_replaced(const Tensor* variable, TensorImpl* former);
 void destroy_tensor(TensorImpl* impl);  // called when the last reference is released
 
 inline void release(TensorImpl* impl) {

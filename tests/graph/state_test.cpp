@@ -1,0 +1,205 @@
+// State of the user and of the library that a compiled function reads, or changes, besides its
+// arguments.
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "mytorch/autocast.h"
+#include "mytorch/autograd/checkpoint.h"
+#include "mytorch/compile.h"
+#include "mytorch/generator.h"
+#include "mytorch/mytorch.h"
+#include "tests/autograd/util.h"
+
+namespace mytorch {
+namespace {
+
+// ---- variables ----
+
+TEST(CompiledState, VariablesThatTheFunctionAssignsAreFollowed) {
+  Tensor h = plain({0, 0});
+  auto step = compile([&](const Tensor& x) {
+    h = h + x;
+    return h * 2;
+  });
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(values(step(plain({1, 2}))), (Values{2.0 * (i + 1), 4.0 * (i + 1)})) << i;
+    EXPECT_EQ(values(h), (Values{i + 1.0, 2.0 * (i + 1)})) << i;
+  }
+  h = plain({10, 10});
+  EXPECT_EQ(values(step(plain({1, 2}))), (Values{22, 24}));
+}
+
+// What is only kept, and a tensor that was not defined before.
+TEST(CompiledState, VariablesThatKeepAResultAreFollowed) {
+  Tensor last, input;
+  auto f = compile([&](const Tensor& x) {
+    last = (x * 2).detach();
+    input = x;
+    return last.sum();
+  });
+  for (int i = 0; i < 5; ++i) {
+    const Tensor x = full({2}, i, kFloat64);
+    f(x);
+    EXPECT_EQ(values(last), (Values{2.0 * i, 2.0 * i})) << i;
+    EXPECT_TRUE(input.is_same(x)) << i;
+  }
+}
+
+// In the heap, where a variable may also be an element of a vector of the function's own.
+TEST(CompiledState, MembersThatTheFunctionAssignsAreFollowed) {
+  struct Cell : nn::Module {
+    Tensor state = zeros({2}, kFloat64);
+    Tensor forward(const Tensor& x) override {
+      state = state * 0.5 + x;
+      return state + 1;
+    }
+  };
+  const auto cell = std::make_shared<Cell>();
+  auto step = compile([&](const Tensor& x) { return (*cell)(x); });
+  double state = 0;
+  for (int i = 0; i < 5; ++i) {
+    state = state * 0.5 + i;
+    EXPECT_EQ(values(step(full({2}, i, kFloat64))), (Values{state + 1, state + 1})) << i;
+    EXPECT_EQ(values(cell->state), (Values{state, state})) << i;
+  }
+}
+
+TEST(CompiledState, VariablesOfTheFunctionItselfAreNone) {
+  const Tensor start = plain({1, 1});
+  auto f = compile([&](const Tensor& x) {
+    Tensor h = start;
+    for (int i = 0; i < 3; ++i) h = h + x;
+    std::vector<Tensor> all(3);
+    for (Tensor& each : all) each = h * 2;
+    std::vector<Tensor> states(2, start);
+    states[0] = states[1] + x;
+    all[1] = states[0];
+    return all;
+  });
+  for (int i = 0; i < 4; ++i) {
+    const Tensor x = full({2}, i, kFloat64);
+    const std::vector<Tensor> found = f(x);
+    EXPECT_EQ(values(found[0]), (Values{6.0 * i + 2, 6.0 * i + 2}));
+    EXPECT_EQ(values(found[1]), (Values{i + 1.0, i + 1.0}));
+  }
+  EXPECT_EQ(f.stats().recorded, 1);
+  EXPECT_EQ(f.stats().replayed, 3);
+}
+
+// With history, which may hold what the function's own vectors held, one more call says which.
+TEST(CompiledState, VectorsOfFunctionsWithHistoryAreTheirOwn) {
+  const Tensor w = leaf({2, 3});
+  auto f = compile([&](const Tensor& x) {
+    std::vector<Tensor> all(2);
+    all[0] = x * w;
+    all[1] = all[0] * all[0] * w;
+    return all[1].sum();
+  });
+  for (int i = 0; i < 5; ++i) {
+    w.set_grad({});
+    f(plain({1, 1})).backward();
+    EXPECT_EQ(values(w.grad()), (Values{12, 27})) << i;
+  }
+  EXPECT_LE(f.stats().recorded, 2);
+}
+
+TEST(CompiledState, VariablesAreFollowedWithBreaks) {
+  Tensor h = plain({0});
+  auto step = compile(
+      [&](const Tensor& x) {
+        h = h + x;
+        return h * 2;
+      },
+      {.allow_breaks = true});
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(values(step(plain({1}))), Values{2.0 * (i + 1)}) << i;
+}
+
+TEST(CompiledState, ContainersThatKeepResultsAreFollowed) {
+  std::optional<Tensor> last;
+  std::vector<Tensor> all;
+  auto f = compile([&](const Tensor& x) {
+    last = x * 2;
+    all.push_back(x * 3);
+    return x + 1;
+  });
+  auto g = compile([&](const Tensor& x) {
+    const Tensor y = x * 3;
+    all.push_back(y);
+    return y;
+  });
+  for (int i = 0; i < 5; ++i) {
+    f(full({1}, i, kFloat64));
+    EXPECT_EQ(values(*last), Values{2.0 * i}) << i;
+    EXPECT_EQ(values(all.back()), Values{3.0 * i}) << i;
+    g(full({1}, i + 10, kFloat64));
+    EXPECT_EQ(values(all.back()), Values{3.0 * i + 30}) << i;
+  }
+  EXPECT_EQ(all.size(), 10U);
+}
+
+// What the first call alone keeps is a tensor from outside for the next.
+TEST(CompiledState, TensorsThatTheFirstCallMakesStay) {
+  Tensor table;
+  auto f = compile([&](const Tensor& x) {
+    if (!table.defined()) table = arange(2).to(kFloat64) * 10;
+    return x + table;
+  });
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(values(f(plain({1, 1}))), (Values{1, 11})) << i;
+  EXPECT_EQ(f.stats().recorded, 2);
+  EXPECT_EQ(f.stats().replayed, 3);
+}
+
+// ---- constants ----
+
+// Memory that the function fills is new in each call, also if a history refers to it.
+TEST(CompiledState, SavedCopiesAreThoseOfTheirCall) {
+  const Tensor w = leaf({2});
+  auto f = compile([&](const Tensor& x) {
+    const Tensor k = empty({1}, kFloat64);
+    k.copy_(x);
+    return (w * k * x.clone()).clone();
+  });
+  for (int i = 1; i < 5; ++i) {
+    w.set_grad({});
+    const Tensor first = f(full({1}, i, kFloat64)), second = f(full({1}, 10 * i, kFloat64));
+    first.backward();
+    EXPECT_EQ(values(w.grad()), Values{1.0 * i * i}) << i;
+    second.backward();
+    EXPECT_EQ(values(w.grad()), Values{101.0 * i * i}) << i;
+  }
+}
+
+TEST(CompiledState, WrittenConstantsThatAHistoryKeepsAreRefused) {
+  const Tensor w = leaf({2});
+  auto f = compile([&](const Tensor& x) {
+    const Tensor k = tensor({3.0}, kFloat64);
+    k.add_(x);
+    return (w * k).clone();
+  });
+  EXPECT_ERROR(f(plain({1})), "makes from values of the host");
+  auto constant =
+      compile([&](const Tensor& x) { return (w * tensor({3.0}, kFloat64) * x).clone(); });
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(values(constant(plain({1}))), Values{6});
+}
+
+// A cast that autocast keeps from before does not follow the weight.
+TEST(CompiledState, CastsFromBeforeAreNotRecorded) {
+  const AutocastGuard autocast(kCPU);
+  nn::Linear layer(1, 1, {.bias = false});
+  for (const bool trained : {true, false}) {
+    layer->weight.requires_grad_(trained);
+    layer->weight.detach().fill_(0);
+    layer(ones({1, 1}));
+    auto f = compile([&](const Tensor& x) { return layer(x).detach().to(kFloat32); });
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_EQ(f(ones({1, 1})).item<float>(), i);
+      layer->weight.detach().fill_(i + 1);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mytorch
