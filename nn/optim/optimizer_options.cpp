@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/runtime/stream_capture.h"
 #include "core/types/errors.h"
 #include "mytorch/nn/optim/optimizer.h"
 #include "mytorch/options_epoch.h"
@@ -73,6 +74,7 @@ double Optimizer::option(size_t group, std::string_view name) const { return *ne
 void Optimizer::set_option(size_t group, std::string_view name, double value) {
   if (name == "lr") return set_lr(group, value);
   double* place = need(group, name);
+  check_effect("set_option", "changes an option");
   const double before = std::exchange(*place, value);
   try {
     check_options(param_groups_[group].options());  // counts as a change
@@ -109,6 +111,7 @@ void Optimizer::check_rate(double lr) const {
 
 void Optimizer::set_lr(size_t group, double lr) {
   check_rate(lr);
+  check_effect("set_lr", "changes a learning rate");
   *find(group, "lr", "lr") = lr;
   refresh_rates(group);
 }
@@ -124,6 +127,7 @@ void Optimizer::set_momentum(size_t group, double momentum) {
     fail(ErrorCode::kUnsupported, "[", name_, "] has no momentum to set");
   }
   check_option(name_, momentum >= 0, "momentum", momentum, "a number that is not negative");
+  check_effect("set_momentum", "changes an option");
   *place = momentum;
   options_changed();
 }

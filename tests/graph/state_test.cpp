@@ -201,5 +201,37 @@ TEST(CompiledState, CastsFromBeforeAreNotRecorded) {
   }
 }
 
+// ---- generators ----
+
+TEST(CompiledState, SeedingInsideIsRefused) {
+  const auto f = [](const Tensor& x) {
+    manual_seed(7);
+    return x + rand({2}, kFloat64);
+  };
+  EXPECT_ERROR(compile(f)(plain({1, 1})), "manual_seed() seeds a generator");
+  EXPECT_ERROR(compile(f)(plain({1, 1})), "call it outside");
+  Generator own(3);
+  EXPECT_ERROR(compile([&](const Tensor& x) {
+                 own.set_call(0);
+                 return x + rand({2}, kFloat64, {}, own);
+               })(plain({1, 1})),
+               "set_call()");
+  // With breaks, the function itself runs.
+  auto parts = compile(f, {.allow_breaks = true});
+  const Values expected = values(f(plain({1, 1})));
+  for (int i = 0; i < 4; ++i) {
+    rand({3});
+    EXPECT_EQ(values(parts(plain({1, 1}))), expected) << i;
+  }
+}
+
+TEST(CompiledState, GeneratorsThatTheFunctionMakesAreRefused) {
+  const auto f = [](const Tensor& x) { return x + rand({2}, kFloat64, {}, Generator(5)); };
+  EXPECT_ERROR(compile(f)(plain({1, 1})), "Generator() makes a generator");
+  auto parts = compile(f, {.allow_breaks = true});
+  const Values expected = values(f(plain({1, 1})));
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(values(parts(plain({1, 1}))), expected) << i;
+}
+
 }  // namespace
 }  // namespace mytorch
