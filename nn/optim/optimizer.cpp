@@ -22,6 +22,10 @@ Optimizer::Optimizer(const char* name, std::span<const char* const> state_names,
                      std::unique_ptr<OptimizerOptions> defaults)
     : name_(name), state_names_(state_names), defaults_(std::move(defaults)) {}
 
+Optimizer::~Optimizer() {
+  if (self_ != nullptr) *self_ = nullptr;
+}
+
 void Optimizer::refuse_options() const {
   fail(ErrorCode::kValue, "[", name_, "] the group has options of another optimizer: give ", name_,
        "Options");

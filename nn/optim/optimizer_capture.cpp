@@ -1,7 +1,13 @@
 // Values that captured steps read from the device: step counts and learning rates.
 #include <algorithm>
 #include <cstddef>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
 
+#include "core/tensor/capture_layer.h"
+#include "mytorch/grad_mode.h"
 #include "mytorch/graph.h"
 #include "mytorch/nn/optim/optimizer.h"
 #include "mytorch/ops/add.h"
@@ -43,21 +49,89 @@ void Optimizer::count(Batch& batch) {
 // Returns the learning rate: a plain number until a step is captured.
 Operand Optimizer::rate(size_t group, Device device) {
   rates_.resize(groups_.size());
-  for (const Tensor& known : rates_[group]) {
-    if (known.device() == device) return Operand(known);
+  for (const Rate& known : rates_[group]) {
+    if (known.tensor.device() != device) continue;
+    refresh_rates(group);
+    return Operand(known.tensor);
   }
-  if (!is_capturing(device)) return Operand(Scalar(lr(group)));
+  const double lr = this->lr(group);
+  if (!is_capturing(device)) return Operand(Scalar(lr));
   run_uncaptured(device, [&] {
-    rates_[group].push_back(full(IntList(nullptr, 0), lr(group), kFloat64, device));
+    rates_[group].push_back({full(IntList(nullptr, 0), lr, kFloat64, device), lr});
   });
-  return Operand(rates_[group].back());
+  return Operand(rates_[group].back().tensor);
 }
 
+// Writes a rate that was changed, by set_lr or through a reference to the options.
 void Optimizer::refresh_rates(size_t group) {
   if (group >= rates_.size()) return;
-  for (const Tensor& rate : rates_[group]) {
-    run_uncaptured(rate.device(), [&] { rate.fill_(lr(group)); });
+  const double lr = this->lr(group);
+  for (Rate& rate : rates_[group]) {
+    if (rate.value == lr) continue;
+    run_uncaptured(rate.tensor.device(), [&] { rate.tensor.fill_(lr); });
+    rate.value = lr;
   }
+}
+
+// The numeric options of an optimizer at the time of a recorded step. References to the options may
+// be used at any time, so each call compares them.
+class Optimizer::RecordedOptions final : public RecordedState {
+ public:
+  explicit RecordedOptions(const Optimizer& optimizer) : optimizer_(optimizer.self_) {
+    for (size_t g = 0; g < optimizer.num_groups(); ++g) {
+      Group group{&std::as_const(optimizer.param_groups_[g]).options(), nullptr, 0, {}};
+      for (const auto& [name, value] : optimizer.list(g).numbers) {
+        if (std::string_view(name) == "lr") {
+          group.lr = value;
+          group.recorded_lr = *value;
+        } else {
+          group.numbers.emplace_back(value, *value);
+        }
+      }
+      groups_.push_back(std::move(group));
+    }
+  }
+
+  const char* refresh() override {
+    Optimizer* const optimizer = *optimizer_;
+    if (optimizer == nullptr) return nullptr;  // what the function then does is its own matter
+    if (optimizer->num_groups() != groups_.size()) return "an optimizer has another group";
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const Group& known = groups_[g];
+      if (&std::as_const(optimizer->param_groups_[g]).options() != known.options) {
+        return "a group of an optimizer has other options";
+      }
+      for (const auto& [place, value] : known.numbers) {
+        if (*place != value) return "an option of an optimizer has changed";
+      }
+      if (g < optimizer->rates_.size() && !optimizer->rates_[g].empty()) {
+        if (*known.lr != optimizer->rates_[g][0].value) {
+          const NoGradGuard no_grad;
+          optimizer->refresh_rates(g);
+        }
+      } else if (*known.lr != known.recorded_lr) {
+        return "the learning rate of an optimizer has changed";
+      }
+    }
+    return nullptr;
+  }
+
+ private:
+  struct Group {
+    const OptimizerOptions* options;
+    const double* lr;
+    double recorded_lr;
+    std::vector<std::pair<const double*, double>> numbers;
+  };
+  std::shared_ptr<Optimizer*> optimizer_;
+  std::vector<Group> groups_;
+};
+
+// Tells a recording of this thread that it depends on the options.
+void Optimizer::note_recorded() {
+  if (!recording_graph()) return;
+  if (self_ == nullptr) self_ = std::make_shared<Optimizer*>(this);
+  capture_table->depends(std::make_shared<RecordedOptions>(*this));
 }
 
 }  // namespace mytorch::nn::optim

@@ -233,5 +233,79 @@ TEST(CompiledState, GeneratorsThatTheFunctionMakesAreRefused) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(values(parts(plain({1, 1}))), expected) << i;
 }
 
+// ---- optimizers ----
+
+double trained(const std::function<void(nn::optim::SGD&, int)>& before,
+               const std::function<void(nn::optim::SGD&, int)>& inside, bool compiled,
+               bool breaks = false) {
+  const Tensor w = leaf({8});
+  nn::optim::SGD optimizer({w}, {.lr = 0.5});
+  int calls = 0;
+  const auto step = [&](const Tensor& x) {
+    optimizer.zero_grad();
+    (w * x).sum().backward();
+    inside(optimizer, calls++);
+    optimizer.step();
+    return x * 1;
+  };
+  auto recorded = compile(step, {.allow_breaks = breaks});
+  for (int i = 0; i < 6; ++i) {
+    before(optimizer, i);
+    compiled ? recorded(plain({1})) : step(plain({1}));
+  }
+  return w.item<double>();
+}
+
+void nothing(nn::optim::SGD& /*optimizer*/, int /*call*/) {}
+
+TEST(CompiledState, RatesSetInsideAreRefused) {
+  const auto inside = [](nn::optim::SGD& optimizer, int call) {
+    optimizer.set_lr(0, 1.0 / (call + 1));
+  };
+  EXPECT_ERROR(trained(nothing, inside, true), "set_lr() changes a learning rate");
+  EXPECT_DOUBLE_EQ(trained(nothing, inside, true, true), trained(nothing, inside, false));
+  const auto schedule = [](nn::optim::SGD& optimizer, int /*call*/) {
+    nn::optim::StepLR(optimizer, 1, 0.5).step();
+  };
+  EXPECT_ERROR(trained(nothing, schedule, true), "call it outside");
+}
+
+TEST(CompiledState, RatesWrittenThroughOptionsAreFollowed) {
+  const auto options = [](nn::optim::SGD& optimizer, int call) {
+    if (call > 2) optimizer.options().lr = 1.0 / (call + 1);
+  };
+  EXPECT_DOUBLE_EQ(trained(options, nothing, true), trained(options, nothing, false));
+  const auto groups = [](nn::optim::SGD& optimizer, int call) {
+    if (call > 2) optimizer.param_groups()[0].options().set_lr(1.0 / (call + 1));
+  };
+  EXPECT_DOUBLE_EQ(trained(groups, nothing, true), trained(groups, nothing, false));
+  // By a reference that is older than the recording.
+  for (const bool decay : {false, true}) {
+    const auto train = [&](bool compiled) {
+      nn::optim::SGD::Args* args = nullptr;
+      const auto reference = [&](nn::optim::SGD& optimizer, int call) {
+        if (args == nullptr) args = &optimizer.options();
+        if (call > 2) (decay ? args->weight_decay : args->lr) = 1.0 / (call + 1);
+      };
+      return trained(reference, nothing, compiled);
+    };
+    EXPECT_DOUBLE_EQ(train(true), train(false)) << decay;
+  }
+}
+
+TEST(CompiledState, RecordingsOutliveTheirOptimizer) {
+  const Tensor w = leaf({1});
+  auto optimizer = std::make_unique<nn::optim::SGD>(std::vector<Tensor>{w}, 0.5);
+  auto step = compile([&](const Tensor& x) {
+    w.set_grad({});
+    (w * x).sum().backward();
+    if (optimizer != nullptr) optimizer->step();
+    return x * 1;
+  });
+  for (int i = 0; i < 3; ++i) step(plain({1}));
+  optimizer.reset();
+  EXPECT_NO_THROW(step(plain({1})));
+}
+
 }  // namespace
 }  // namespace mytorch

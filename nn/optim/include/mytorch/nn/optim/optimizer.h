@@ -57,7 +57,7 @@ namespace mytorch::nn::optim {
 // had during capture.
 class Optimizer {
  public:
-  virtual ~Optimizer() = default;
+  virtual ~Optimizer();
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
@@ -174,7 +174,12 @@ class Optimizer {
   virtual const char* refusal(const Tensor& parameter) const = 0;
 
  private:
-  using Rates = std::vector<Tensor>;  // a group's learning rate, on each device that reads it
+  // A group's learning rate in device memory, for captured steps, and what it was last filled with.
+  struct Rate {
+    Tensor tensor;
+    double value;
+  };
+  class RecordedOptions;
 
   std::vector<Slot> slots_of(const std::vector<Tensor>& parameters) const;
   // The type in which a parameter is updated, and the type in which its state is stored.
@@ -190,6 +195,7 @@ class Optimizer {
   void count(Batch& batch);
   Operand rate(size_t group, Device device);
   void refresh_rates(size_t group);
+  void note_recorded();
   void adopt(std::vector<std::vector<Slot>> groups);
   double* find(size_t group, std::string_view a, std::string_view b) const;
   double* need(size_t group, std::string_view name) const;
@@ -200,7 +206,9 @@ class Optimizer {
   std::unique_ptr<OptimizerOptions> defaults_;
   std::vector<OptimizerParamGroup> param_groups_;
   std::vector<std::vector<Slot>> groups_;  // the state of each parameter
-  std::vector<Rates> rates_;
+  std::vector<std::vector<Rate>> rates_;   // of each group, on each device that reads it
+  // What compiled functions know of this object: null when it is gone.
+  std::shared_ptr<Optimizer*> self_;
 };
 
 // An optimizer with its class of options. The class Self, which derives from it and inherits its
