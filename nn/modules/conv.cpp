@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/runtime/stream_capture.h"
 #include "mytorch/nn/functional.h"
 #include "mytorch/nn/init.h"
 #include "mytorch/ops/empty.h"
@@ -103,6 +104,7 @@ void ConvNd<n>::reset_parameters() {
 template <size_t n>
 Tensor ConvNd<n>::forward(const Tensor& input) {
   if (lazy()) {
+    const UnrecordedTensors unrecorded;
     create(lazy_size(input, -static_cast<int64_t>(n) - 1));
     finish_lazy(input);
   }
@@ -192,6 +194,7 @@ void ConvTransposeNd<n>::create(int64_t in_channels) {
 template <size_t n>
 void ConvTransposeNd<n>::finish(const Tensor& input) {
   if (!lazy()) return;
+  const UnrecordedTensors unrecorded;
   create(lazy_size(input, -static_cast<int64_t>(n) - 1));
   finish_lazy(input);
 }

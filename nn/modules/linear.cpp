@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/runtime/stream_capture.h"
 #include "mytorch/autograd.h"
 #include "mytorch/nn/functional.h"
 #include "mytorch/nn/init.h"
@@ -133,6 +134,7 @@ LazyLinear::LazyLinear(int64_t out_features, bool bias) : Layer(kLazy, out_featu
 
 Tensor LazyLinear::forward(const Tensor& input) {
   if (lazy()) {
+    const UnrecordedTensors unrecorded;
     create(lazy_size(input, -1));
     finish_lazy(input);
   }

@@ -2,6 +2,7 @@
 
 #include <tuple>
 
+#include "core/runtime/stream_capture.h"
 #include "mytorch/autocast.h"
 #include "mytorch/autograd.h"
 #include "mytorch/grad_mode.h"
@@ -58,6 +59,7 @@ void ChannelNorm::create() {
 }
 
 void ChannelNorm::finish(const Tensor& input, int64_t channel_dim) {
+  const UnrecordedTensors unrecorded;
   options.args().num_features = lazy_size(input, channel_dim);
   create();
   finish_lazy(input);
