@@ -11,6 +11,7 @@
 #include "mytorch/grad_mode.h"
 #include "mytorch/nn/module.h"
 #include "mytorch/ops/alias.h"
+#include "mytorch/options_epoch.h"
 #include "nn/modules/names.h"
 
 namespace mytorch::nn {
@@ -47,6 +48,14 @@ struct Hooks {
   List<Tensor(Module&, const Tensor&, const Tensor&)> after;
   List<Tensor(const Tensor&, const Tensor&)> backward;
   int64_t last_id = 0;
+  bool recorded = false;  // whether a compiled function has called them
+
+  // Has these functions recorded again, unless one changes the hooks itself.
+  void changed() {
+    if (!recorded || (thread_state.wanted & kLayerCapture) != 0) return;
+    recorded = false;
+    options_changed();
+  }
 };
 
 }  // namespace detail
@@ -162,13 +171,16 @@ void HookHandle::remove() {
   const auto drop = [this](auto& list) {
     std::erase_if(list, [this](const auto& hook) { return hook.first == id_; });
   };
+  hooks->changed();
   drop(hooks->before);
   drop(hooks->after);
   drop(hooks->backward);
 }
 
 detail::Hooks& Module::own_hooks() {
+  note_change();
   if (hooks_ == nullptr) hooks_ = std::make_shared<detail::Hooks>();
+  hooks_->changed();
   return *hooks_;
 }
 
@@ -195,6 +207,7 @@ HookHandle Module::add_backward_hook(std::function<Tensor(const Tensor&, const T
 // with backward hooks becomes a view, whose gradient is that of this call alone.
 Tensor Module::before_forward(const Tensor& input) {
   const std::shared_ptr<detail::Hooks> hooks = hooks_;
+  if ((thread_state.wanted & kLayerCapture) != 0) hooks->recorded = true;
   Tensor result = input;
   for (const auto& [id, hook] : std::vector(hooks->before)) {
     if (Tensor replaced = hook(*this, result); replaced.defined()) result = std::move(replaced);

@@ -34,6 +34,7 @@ Module::Module(const Module& other)
 Module::Module(Module&& other) noexcept : Module(std::as_const(other)) {}
 
 Module::~Module() {
+  note_change();
   CloneMemo::forget(this);
   if (copies_ != nullptr) copies_->remove(this);
 }
@@ -41,6 +42,7 @@ Module::~Module() {
 // The members of this object stay its own members, also in an assignment to itself.
 // NOLINTNEXTLINE(bugprone-unhandled-self-assignment)
 Module& Module::operator=(const Module& other) {
+  note_change();
   std::vector<ChildEntry> children = other.children_;
   for (ChildEntry& entry : children) {
     for (const ChildEntry& own : children_) {
@@ -66,6 +68,12 @@ Module& Module::operator=(const Module& other) {
 }
 
 Module& Module::operator=(Module&& other) noexcept { return *this = other; }
+
+void Module::forget_recordings() {
+  if ((thread_state.wanted & kLayerCapture) != 0) return;
+  recorded_ = false;
+  options_changed();
+}
 
 void Module::train(bool on) {
   apply([on](Module& module) {

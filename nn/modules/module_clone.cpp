@@ -23,6 +23,10 @@ Tensor as_leaf(Tensor tensor, bool requires_grad) {
   return tensor;
 }
 
+// Makes a variable of a copy refer to another tensor. Compiled functions notice assignments to
+// variables that refer to what they use, but that of the original stays as it is.
+void refer(Tensor& variable, Tensor to) { std::swap(variable, to); }
+
 }  // namespace
 
 Module* Module::Copies::nearest(const Module* owner) {
@@ -97,7 +101,7 @@ void Module::replace_members(const Extent& extent, const Tensor& from, const Ten
     const auto place = static_cast<std::ptrdiff_t>(offset);
     const void* word = &at_distance<const char>(extent.begin, place);
     if (std::memcmp(word, static_cast<const void*>(&from), sizeof(Tensor)) == 0)
-      at_distance<Tensor>(extent.begin, place) = to;
+      refer(at_distance<Tensor>(extent.begin, place), to);
   }
 }
 
@@ -113,7 +117,7 @@ void Module::unshare(CloneMemo& memo, const Extent& extent) {
       const bool requires_grad = tensor.requires_grad() && !entry.computed;
       at->second = as_leaf(mytorch::clone(tensor).detach(), requires_grad);
     }
-    tensor = at->second;
+    refer(tensor, at->second);
     if (entry.held) replace_members(extent, original, tensor);
   }
   for (ChildEntry& entry : children_) unshare_child(memo, extent, entry);

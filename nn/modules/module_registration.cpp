@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "core/tensor/capture_layer.h"
 #include "core/types/errors.h"
 #include "mytorch/nn/module.h"
 #include "nn/modules/module_copies.h"
@@ -62,6 +63,7 @@ Module::RegisteredTensor Module::register_parameter(std::string name, Tensor& me
 Module::RegisteredTensor Module::add_tensor_at(std::string name, Tensor& tensor, Role role) {
   if (is_near(&tensor)) {
     check_name(name);
+    note_change();
     tensors_.push_back({std::move(name), distance(this, &tensor), role});
   } else {
     add_tensor(std::move(name), tensor, role);
@@ -81,6 +83,7 @@ Module::RegisteredTensor::operator Tensor&() && {
 
 Module::TensorEntry& Module::add_tensor(std::string name, Tensor value, Role role) {
   check_name(name);
+  note_change();
   tensors_.push_back({.name = std::move(name),
                       .place = 0,
                       .role = role,
@@ -116,6 +119,7 @@ void Module::add_member(std::string name, Module& member) {
     fail(ErrorCode::kValue, "[", class_name(*this), "] cannot contain itself as '", name, "'");
   }
   if (!is_near(&member)) fail_outside(name);
+  note_change();
   if (member.copies_ == nullptr) {
     member.copies_ = std::make_shared<Copies>();
     member.copies_->add(&member);
@@ -132,6 +136,7 @@ void Module::add_shared(std::string name, std::shared_ptr<Module> module, Copy c
   if (module == nullptr) {
     fail(ErrorCode::kValue, "[", class_name(*this), "] the module '", name, "' is null");
   }
+  note_change();
   ChildEntry entry;
   entry.name = std::move(name);
   entry.shared = std::move(module);
@@ -182,6 +187,9 @@ void Module::add_value(std::string name, std::shared_ptr<Module> module, Copy co
 }
 
 void Module::set_computed(TensorEntry& entry, const Tensor& value) {
+  // The next use computes it again, so that a graph need not keep it.
+  if (recording_graph()) capture_table->caches(value);
+  const LayerMask unrecorded(kLayerCapture);
   resolve(entry) = value;
   for (const std::ptrdiff_t place : entry.members) at_distance<Tensor>(this, place) = value;
 }

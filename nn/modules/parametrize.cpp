@@ -122,6 +122,7 @@ void Registration::add(Module& module, const void* object, size_t bytes, const s
   const auto has_name = [&](const auto& entry) { return entry.name == name; };
   find(module, name);
   if (ParametrizationList* list = find_list(module, name); list != nullptr) {
+    module.note_change();
     parametrization.name_ = std::to_string(list->size());
     parametrization.module().ptr()->train(list->training());
     list->Module::register_any(std::move(parametrization));
@@ -182,6 +183,7 @@ void Registration::add(Module& module, const void* object, size_t bytes, const s
 }
 
 void Registration::remove(Module& module, const std::string& name, bool leave_parametrized) {
+  module.note_change();
   NoGradGuard no_grad;
   ParametrizationList& list = need_list("remove_parametrizations", module, name);
   Tensor value = list.original();

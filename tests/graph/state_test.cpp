@@ -307,5 +307,126 @@ TEST(CompiledState, RecordingsOutliveTheirOptimizer) {
   EXPECT_NO_THROW(step(plain({1})));
 }
 
+// ---- modules ----
+
+TEST(CompiledState, ChangedModulesAreNoticed) {
+  nn::Sequential net{nn::Lambda([](const Tensor& x) { return x * 2; })};
+  auto f = compile([&](const Tensor& x) { return net(x); });
+  const auto run = [&] {
+    const double first = values(f(plain({1})))[0];
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(values(f(plain({1})))[0], first);
+    return first;
+  };
+  EXPECT_EQ(run(), 2);
+  net.push_back(nn::Lambda([](const Tensor& x) { return x + 5; }));
+  EXPECT_EQ(run(), 7);
+  net = nn::Sequential{nn::Lambda([](const Tensor& x) { return x * 10; })};
+  EXPECT_EQ(run(), 10);
+  nn::HookHandle hook =
+      net.register_forward_hook([](nn::Module&, const Tensor&, const Tensor& y) { return y + 1; });
+  EXPECT_EQ(run(), 11);
+  hook.remove();
+  EXPECT_EQ(run(), 10);
+}
+
+TEST(CompiledState, AssignedSubmodulesAreNoticed) {
+  struct Net : nn::Module {
+    nn::Dropout drop{0.0};
+    nn::ModuleList layers;
+    nn::ModuleDict heads;
+    Net() {
+      register_module("drop", drop);
+      register_module("layers", layers);
+      register_module("heads", heads);
+    }
+    Tensor forward(const Tensor& x) override {
+      Tensor y = drop(x);
+      for (nn::Module& layer : layers) y = layer(y);
+      for (auto [name, head] : heads) y = head(y);
+      return y;
+    }
+  };
+  Net net;
+  auto f = compile([&](const Tensor& x) { return net(x); });
+  const auto run = [&] {
+    const double first = values(f(plain({1})))[0];
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(values(f(plain({1})))[0], first);
+    return first;
+  };
+  EXPECT_EQ(run(), 1);
+  net.drop = nn::Dropout(1.0);
+  EXPECT_EQ(run(), 0);
+  net.drop = nn::Dropout(0.0);
+  net.layers.push_back(nn::Lambda([](const Tensor& x) { return x * 3; }));
+  EXPECT_EQ(run(), 3);
+  net.heads.insert("one", nn::Lambda([](const Tensor& x) { return x - 1; }));
+  EXPECT_EQ(run(), 2);
+}
+
+struct ScaleImpl : nn::Module {
+  double by;
+  explicit ScaleImpl(double factor) : by(factor) {}
+  Tensor forward(const Tensor& x) override { return x * by; }
+};
+MYTORCH_MODULE(Scale);
+
+TEST(CompiledState, HoldersOfOtherModulesAreNoticed) {
+  Scale scale(2);
+  const Scale first = scale;
+  std::shared_ptr<ScaleImpl> pointer = std::make_shared<ScaleImpl>(10);
+  auto f = compile([&](const Tensor& x) { return scale(x); });
+  auto g = compile([&](const Tensor& x) { return (*pointer)(x); });
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(values(f(plain({1}))), Values{2});
+    EXPECT_EQ(values(g(plain({1}))), Values{10});
+  }
+  scale = Scale(3);
+  pointer = std::make_shared<ScaleImpl>(20);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(values(f(plain({1}))), Values{3});
+    EXPECT_EQ(values(g(plain({1}))), Values{20});
+  }
+}
+
+TEST(CompiledState, ParametrizedModulesAreNoticed) {
+  nn::Linear layer(1, 1, {.bias = false});
+  layer->weight.detach().fill_(2);
+  auto f = compile([&](const Tensor& x) { return layer(x); });
+  const Tensor x = ones({1, 1});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(f(x).item<float>(), 2);
+  struct Double : nn::Module {
+    Tensor forward(const Tensor& w) override { return w * 2; }
+  };
+  nn::utils::parametrize::register_parametrization(layer, "weight", Double());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(f(x).item<float>(), 4);
+  nn::utils::parametrize::remove_parametrizations(layer, "weight", false);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(f(x).item<float>(), 2);
+}
+
+// Modules that no compiled function uses change nothing.
+TEST(CompiledState, OtherModulesRecordNothingAgain) {
+  nn::Sequential net{nn::Linear(2, 2)};
+  auto f = compile([&](const Tensor& x) { return net(x); });
+  for (int i = 0; i < 5; ++i) {
+    f(ones({1, 2}));
+    nn::Sequential other{nn::Linear(2, 2), nn::ReLU()};
+    other.push_back(nn::Linear(2, 1));
+    nn::Sequential copy = net;
+    copy = other;
+    other(ones({1, 2}));
+    const nn::Sequential cloned = nn::clone(net);
+  }
+  EXPECT_EQ(f.stats().recorded, 1);
+}
+
+TEST(CompiledState, LazyModulesMakeTheirParametersOnce) {
+  nn::LazyLinear layer(2);
+  auto f = compile([&](const Tensor& x) { return layer(x); });
+  const Tensor x = ones({1, 3});
+  const Values first = values(f(x));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(values(f(x)), first);
+  EXPECT_EQ(values(layer(x)), first);
+}
+
 }  // namespace
 }  // namespace mytorch

@@ -20,6 +20,7 @@
 #include "mytorch/owned.h"
 #include "mytorch/std_function.h"
 #include "mytorch/tensor.h"
+#include "mytorch/thread_state.h"
 
 namespace mytorch::serialize {
 class InputArchive;
@@ -208,8 +209,16 @@ class Module : private detail::Forwards {
   // Computes the parametrized members from their originals (nn/parametrize.h). operator() and the
   // arrow of a layer call it.
   void compute_parametrized() {
+    note_use();
     if (parametrized_) [[unlikely]]
       compute_members();
+  }
+
+  // Tells compiled functions that use this module that it has changed, or was replaced: they are
+  // recorded again. Nothing happens if none uses it, or if one changes it itself.
+  void note_change() {
+    if (recorded_) [[unlikely]]
+      forget_recordings();
   }
 
   // Returns the floating-point operations of one forward of this module alone, without its
@@ -316,22 +325,47 @@ class Module : private detail::Forwards {
   void register_children_of(const Module& container);  // in addition, under their numbers
   // Moves the last child before the child `index`, and renames children that are named by number.
   void place_last_child(size_t index);
-  std::shared_ptr<Module> shared_child(size_t index) const { return children_[index].shared; }
-  void remove_children() { children_.clear(); }
+  std::shared_ptr<Module> shared_child(size_t index) const {
+    note_use();
+    return children_[index].shared;
+  }
+  void remove_children() {
+    note_change();
+    children_.clear();
+  }
   // Registers a parameter that is not a member, for containers of parameters. References to it are
   // valid until the next registration.
   void hold_parameter(std::string name, Tensor parameter);
-  Tensor& held_parameter(size_t index) { return resolve(tensors_[index]); }
-  const Tensor& held_parameter(size_t index) const { return resolve(tensors_[index]); }
+  Tensor& held_parameter(size_t index) {
+    note_use();
+    return resolve(tensors_[index]);
+  }
+  const Tensor& held_parameter(size_t index) const {
+    note_use();
+    return resolve(tensors_[index]);
+  }
   const std::string& held_name(size_t index) const { return tensors_[index].name; }
-  size_t num_held() const { return tensors_.size(); }
+  size_t num_held() const {
+    note_use();
+    return tensors_.size();
+  }
   void remove_held(size_t index) {
+    note_change();
     tensors_.erase(tensors_.begin() + static_cast<std::ptrdiff_t>(index));
   }
   const std::string& child_name(size_t index) const { return children_[index].name; }
-  Module& child(size_t index) { return resolve(children_[index]); }
-  const Module& child(size_t index) const { return resolve(children_[index]); }
-  size_t num_children() const { return children_.size(); }
+  Module& child(size_t index) {
+    note_use();
+    return resolve(children_[index]);
+  }
+  const Module& child(size_t index) const {
+    note_use();
+    return resolve(children_[index]);
+  }
+  size_t num_children() const {
+    note_use();
+    return children_.size();
+  }
 
   // A lazy module registers undefined parameters, and defines them in the first forward, as float32
   // tensors on the CPU; finish_lazy converts them to the type and device of the input. Until then,
@@ -456,6 +490,12 @@ class Module : private detail::Forwards {
   void unshare(CloneMemo& memo, const Extent& extent);
   void unshare_child(CloneMemo& memo, const Extent& extent, ChildEntry& entry);
   void compute_members();
+  // Notes that a function that is being recorded depends on what the module consists of.
+  void note_use() const {
+    if ((thread_state.wanted & kLayerCapture) != 0) [[unlikely]]
+      recorded_ = true;
+  }
+  void forget_recordings();
   static void replace_members(const Extent& extent, const Tensor& from, const Tensor& to);
   void convert(const std::function<Tensor(const Tensor&)>& function);
   void convert_computed(const std::function<Tensor(const Tensor&)>& function);
@@ -472,6 +512,8 @@ class Module : private detail::Forwards {
   bool lazy_ = false;
   bool empty_ = false;
   bool parametrized_ = false;  // whether an entry of tensors_ is computed
+  // Whether a compiled function has used the module since its last change.
+  mutable bool recorded_ = false;
 };
 
 // Returns a copy of the module with its own parameters and buffers, of the same values. Tied

@@ -30,6 +30,18 @@ class ModuleHolder : public detail::AnyHolder {
              ...)) explicit ModuleHolder(Args&&... args)
       : impl_(std::make_shared<Impl>(std::forward<Args>(args)...)) {}
 
+  ModuleHolder(const ModuleHolder& other) = default;
+  ModuleHolder(ModuleHolder&& other) noexcept = default;
+  // Compiled functions notice that a holder refers to another module.
+  ModuleHolder& operator=(ModuleHolder other) {
+    if constexpr (std::is_base_of_v<Module, Impl>) {
+      if (impl_ != nullptr && impl_ != other.impl_) impl_->Module::note_change();
+    }
+    impl_.swap(other.impl_);
+    return *this;
+  }
+  ~ModuleHolder() = default;
+
   // These throw Error(kValue) if the holder is empty.
   Impl* get() const {
     if (impl_ == nullptr) detail::fail_empty_holder(typeid(Impl));
