@@ -157,7 +157,14 @@ bool retains_grad(const Tensor& self) {
   return meta != nullptr && meta->extras != nullptr && meta->extras->retained != nullptr;
 }
 
+// Compiled functions that use a tensor are recorded again, with its hooks.
+void note_hooks(const Tensor& self) {
+  const Tensor none;
+  count_replaced(&none, self.impl());
+}
+
 int64_t add_hook(const Tensor& self, const Edge& edge, std::shared_ptr<Hook> hook) {
+  note_hooks(self);
   static std::atomic<int64_t> last{0};
   hook->id = last.fetch_add(1, std::memory_order_relaxed) + 1;
   extras_of(*self.impl()->autograd).hooks.push_back(hook);
@@ -175,6 +182,7 @@ int64_t register_hook(const Tensor& self, std::function<Tensor(const Tensor&)> f
 }
 
 void remove_hook(const Tensor& self, int64_t id) {
+  note_hooks(self);
   AutogradMeta* meta = self.impl()->autograd;
   if (meta != nullptr && meta->extras != nullptr) {
     auto& hooks = meta->extras->hooks;

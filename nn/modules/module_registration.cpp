@@ -153,10 +153,12 @@ void Module::unregister_module(const std::string& name) {
     fail(ErrorCode::kValue, "[", class_name(*this), "] there is no module '", name, "' among ",
          names.size(), names.empty() ? "" : ": ", absl::StrJoin(names, ", "));
   }
+  note_change();
   children_.erase(found);
 }
 
 void Module::place_last_child(size_t index) {
+  note_change();
   for (size_t i = children_.size() - 1; i > index; --i) {
     ChildEntry& moved = children_[i - 1];
     if (moved.name == std::to_string(i - 1)) moved.name = std::to_string(i);

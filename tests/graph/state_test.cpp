@@ -428,5 +428,21 @@ TEST(CompiledState, LazyModulesMakeTheirParametersOnce) {
   EXPECT_EQ(values(layer(x)), first);
 }
 
+// ---- hooks of tensors ----
+
+TEST(CompiledState, HooksOfParametersAreNoticed) {
+  const Tensor w = leaf({2});
+  auto f = compile([&](const Tensor& x) {
+    w.set_grad({});
+    (w * x).sum().backward();
+    return w.grad() * 1;
+  });
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(values(f(plain({1}))), Values{1});
+  const int64_t hook = w.register_hook([](const Tensor& gradient) { return gradient * 10; });
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(values(f(plain({1}))), Values{10});
+  w.remove_hook(hook);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(values(f(plain({1}))), Values{1});
+}
+
 }  // namespace
 }  // namespace mytorch
