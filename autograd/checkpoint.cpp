@@ -20,6 +20,8 @@ namespace {
 struct GeneratorState {
   explicit GeneratorState(const Generator& g) : generator(g), seed(g.seed()), call(g.call()) {}
   void restore() const {
+    // A recorded function that draws keeps what it saves, so that a graph need not go back.
+    const LayerMask unrecorded(kLayerCapture);
     generator.set_seed(seed);
     generator.set_call(call);
   }
@@ -76,7 +78,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
     SavedTensorHooks hooks(
         [self](const Tensor& value) -> SavedTensorHooks::Packed {
           self->forms_.emplace_back(value);
-          if (recording_graph()) self->kept_.push_back(value.detach());
+          if (recording_graph()) self->kept_.push_back({value.detach(), version_of(value)});
           return std::make_shared<Packed>(Packed{self, self->forms_.size() - 1});
         },
         [](const SavedTensorHooks::Packed& packed) {
@@ -108,15 +110,19 @@ class Frame : public std::enable_shared_from_this<Frame> {
            "[checkpoint] the function runs backward through itself; do that "
            "outside the checkpoint");
     }
-    if (index < kept_.size()) return kept_[index];
+    if (index < kept_.size()) return checked(index, kept_[index]);
     if (index >= values_.size() || !values_[index].value.defined()) recompute();
-    const auto [value, version] = std::exchange(values_[index], {});
-    if (version_of(value) != version) {
-      fail(ErrorCode::kValue, "[checkpoint] saved value ", index, ", ", SavedForm(value).str(),
+    return checked(index, std::exchange(values_[index], {}));
+  }
+
+  static Tensor checked(size_t index, const CheckedValue& saved) {
+    if (version_of(saved.value) != saved.version) {
+      fail(ErrorCode::kValue, "[checkpoint] saved value ", index, ", ",
+           SavedForm(saved.value).str(),
            ", is overwritten in place behind the operator that needs it for its gradient: use the "
            "form that returns a new tensor");
     }
-    return value;
+    return saved.value;
   }
 
   void recompute() {
@@ -173,7 +179,7 @@ class Frame : public std::enable_shared_from_this<Frame> {
   std::vector<GeneratorState> generators_;
   autocast::AutocastState autocast_;  // of the forward
   std::vector<SavedForm> forms_;
-  std::vector<Tensor> kept_;  // all values, if they cannot be computed again
+  std::vector<CheckedValue> kept_;  // all values, if they cannot be computed again
   bool in_forward_ = false;
   std::recursive_mutex mutex_;  // several threads may run its backward, which may nest
   std::vector<CheckedValue> values_;

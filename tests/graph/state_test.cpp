@@ -444,5 +444,27 @@ TEST(CompiledState, HooksOfParametersAreNoticed) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(values(f(plain({1}))), Values{1});
 }
 
+// ---- checkpoints ----
+
+TEST(CompiledState, ValuesBehindCheckpointsThatDrawAreChecked) {
+  const auto f = [](const Tensor& x) {
+    const Tensor a = x * 1;
+    const Tensor y = autograd::checkpoint(
+        [](const std::vector<Tensor>& in) {
+          return std::vector<Tensor>{dropout(in[0] * in[0], 0.5, true)};
+        },
+        {a})[0];
+    {
+      const NoGradGuard no_grad;
+      a.detach().fill_(100);
+    }
+    y.sum().backward();
+    return x.grad() * 1;
+  };
+  EXPECT_THROW(f(leaf({1, 2, 3})), Error);
+  auto compiled = compile(f);
+  EXPECT_ERROR(compiled(leaf({1, 2, 3})), "overwritten");
+}
+
 }  // namespace
 }  // namespace mytorch
