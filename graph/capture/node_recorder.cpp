@@ -20,8 +20,8 @@ NodeRecorder::NodeRecorder(const OpEntry& entry, Form form)
   if (entry.info->dynamic) {
     fail(ErrorCode::kUnsupported, "[compile] the shape of the result of ", entry.info->base,
          "() depends on values, and the shapes of a graph are fixed: call it outside of the "
-         "compiled "
-         "function, or use an operator whose result has a fixed shape, such as where(mask, x, 0)");
+         "compiled function, use an operator whose result has a fixed shape, such as where(mask, "
+         "x, 0), or set CompileOptions::allow_breaks");
   }
 }
 
@@ -75,9 +75,10 @@ void NodeRecorder::results(const std::vector<Tensor>& tensors) {
 }
 
 void NodeRecorder::scalar_result(const OpInfo& op) {
-  fail(ErrorCode::kUnsupported, "[compile] ", op.base,
-       "() gives the host a value, but a graph runs without the host: compute with tensors, or "
-       "call it outside of the compiled function");
+  fail(
+      ErrorCode::kUnsupported, "[compile] ", op.base,
+      "() gives the host a value, but a graph runs without the host: compute with tensors, call it "
+      "outside of the compiled function, or set CompileOptions::allow_breaks");
 }
 
 // A call can wait if its results can be made without its kernel: fresh memory, or an argument.
