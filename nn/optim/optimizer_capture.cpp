@@ -94,7 +94,7 @@ class Optimizer::RecordedOptions final : public RecordedState {
 
   const char* refresh() override {
     Optimizer* const optimizer = *optimizer_;
-    if (optimizer == nullptr) return nullptr;  // what the function then does is its own matter
+    if (optimizer == nullptr) return "an optimizer was destroyed";
     if (optimizer->num_groups() != groups_.size()) return "an optimizer has another group";
     for (size_t g = 0; g < groups_.size(); ++g) {
       const Group& known = groups_[g];
