@@ -161,6 +161,7 @@ void OperatorCapture::add_argument(const Tensor& argument) {
                                 static_cast<int32_t>(state_->arguments.size()));
   }
   state_->arguments.push_back(&impl);
+  state_->argument_references.push_back(impl.refs.load());
   state_->graph().arguments.push_back(state_->value(buffer, impl));
 }
 
@@ -204,7 +205,16 @@ std::vector<OperatorCapture::Variable> OperatorCapture::take_assigned(
                       [&](const Variable& other) { return other.now.is_same(now); });
     variable.computed = state_->is_computed(now);
     variable.outlives = is_on_stack(variable.place);
-    variable.may_outlive = !variable.computed || now.impl()->refs.load() > known;
+    const auto argument = std::find(state_->arguments.begin(), state_->arguments.end(), now.impl());
+    if (variable.computed || argument != state_->arguments.end()) {
+      const auto before =
+          variable.computed ? 0 : state_->argument_references[argument - state_->arguments.begin()];
+      variable.may_outlive = now.impl()->refs.load() > known + before;
+    } else {
+      // How many refer to a tensor from outside is not known. Elements of the function's own
+      // vectors begin undefined.
+      variable.may_outlive = each.former != nullptr;
+    }
     variable.now = now;
     variables.push_back(std::move(variable));
   }
