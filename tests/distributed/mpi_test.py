@@ -32,7 +32,8 @@ environment = dict(
     OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
     OMPI_MCA_rmaps_base_oversubscribe="1",
     OMPI_MCA_btl_vader_single_copy_mechanism="none",  # containers refuse it
-    MYTORCH_DISTRIBUTED_TIMEOUT="120" if role in ([], ["huge"]) else "2",
+    # Calls that differ are seen without waiting for the deadline, which a rank on a busy machine might meet first.
+    MYTORCH_DISTRIBUTED_TIMEOUT="120" if role in ([], ["huge"], ["differs"]) else "2",
     OMP_NUM_THREADS="1",
 )
 if limited:
@@ -90,6 +91,6 @@ if role == ["huge"]:
 elif not role:
     if status != 0 or len(re.findall(f"of {ranks} by", output)) < 4 * int(ranks):
         sys.exit(f"status {status}:\n{output}")
-elif output.count(expected[role[0]]) < (int(ranks) if role == ["differs"] else 1) or status == 0 or seconds > 20:
+elif output.count(expected[role[0]]) < (int(ranks) if role == ["differs"] else 1) or status == 0 or seconds > 100:
     sys.exit(f"status {status} after {seconds:.1f} s, expected '{expected[role[0]]}':\n{output}")
 print(f"{ranks} ranks {' '.join(role)}: {seconds:.1f} s")

@@ -12,6 +12,8 @@
 int main(int argc, char** argv) {
   namespace distributed = mytorch::distributed;
   const char* role = argc > 1 ? argv[1] : "";
+  // The launcher may send it as soon as a rank is dead, before the others have said so.
+  if (std::strcmp(role, "dies") == 0) std::signal(SIGTERM, SIG_IGN);
   try {
     const bool cuda = std::strcmp(role, "cuda") == 0;
     const distributed::Group world =
@@ -47,7 +49,6 @@ int main(int argc, char** argv) {
       return 0;
     }
     world.barrier();
-    if (std::strcmp(role, "dies") == 0) std::signal(SIGTERM, SIG_IGN);
     if (world.rank() == 1) {
       if (std::strcmp(role, "differs") == 0) world.broadcast(mytorch::ones({4}), 0);
       if (std::strcmp(role, "dies") == 0) std::raise(SIGKILL);
