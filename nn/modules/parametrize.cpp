@@ -76,6 +76,17 @@ class ParametrizationList final : public Layer<ParametrizationList, ModuleList> 
   Tensor original() { return num_held() == 1 ? held_parameter(0) : Tensor(); }
 };
 
+// Throws unless a parametrization gives a tensor of the shape and type of the member.
+void check_computed(const Module& module, const std::string& name, const Tensor& computed,
+                    const Tensor& member) {
+  const bool type = computed.dtype() == member.dtype();
+  if (type && computed.sizes() == member.sizes()) return;
+  fail(type ? ErrorCode::kShape : ErrorCode::kType, "[parametrize] '", name, "' of ",
+       class_name(module), " is ", dtype_name(member.dtype()), " ", shape_str(member.sizes()),
+       ", but the parametrization gives ", dtype_name(computed.dtype()), " ",
+       shape_str(computed.sizes()), ": return a tensor of the same shape and type");
+}
+
 ParametrizationList* find_list(Module& module, const std::string& name) {
   for (const auto& [child, dict] : module.named_children()) {
     if (child != kParametrizations) continue;
@@ -120,13 +131,27 @@ void Registration::add(Module& module, const void* object, size_t bytes, const s
   const LastingTensors lasting;
   NoGradGuard no_grad;
   const auto has_name = [&](const auto& entry) { return entry.name == name; };
-  find(module, name);
+  const Tensor present = find(module, name);
   if (ParametrizationList* list = find_list(module, name); list != nullptr) {
+    auto* added = parametrization.module().ptr()->as<Parametrization>();
+    if (const size_t n = added != nullptr ? added->right_inverse(present.detach()).size() : 1;
+        n != 1) {
+      fail(ErrorCode::kValue, "[parametrize] '", name, "' of ", class_name(module),
+           " is parametrized, and ", class_name(*added), " computes it of ", n,
+           " tensors: remove the first one with remove_parametrizations()");
+    }
     module.note_change();
     parametrization.name_ = std::to_string(list->size());
     parametrization.module().ptr()->train(list->training());
     list->Module::register_any(std::move(parametrization));
-    module.compute_members();
+    try {
+      const Tensor computed = list->compute();
+      check_computed(module, name, computed, present);
+      module.compute_members();
+    } catch (...) {
+      list->Module::children_.pop_back();
+      throw;
+    }
     return;
   }
   Module::TensorEntry& entry =
@@ -154,13 +179,11 @@ void Registration::add(Module& module, const void* object, size_t bytes, const s
   list->train(module.training());
   list->set_originals(value, entry.role == Module::Role::kParameter);
   const Tensor computed = list->compute();
-  if (!(computed.sizes() == data.sizes()) || computed.dtype() != data.dtype()) {
+  try {
+    check_computed(module, name, computed, data);
+  } catch (...) {
     if (owns_memory(value)) value.set_data(data);
-    const bool shape = computed.dtype() == data.dtype();
-    fail(shape ? ErrorCode::kShape : ErrorCode::kType, "[parametrize] '", name, "' of ",
-         class_name(module), " is ", dtype_name(data.dtype()), " ", shape_str(data.sizes()),
-         ", but the parametrization gives ", dtype_name(computed.dtype()), " ",
-         shape_str(computed.sizes()), ": return a tensor of the same shape and type");
+    throw;
   }
 
   // Copies of the module share the dictionary, but not the parametrization.

@@ -316,6 +316,18 @@ TEST(Parametrized, MistakesAreExplained) {
   EXPECT_FALSE(is_parametrized(fc));
   EXPECT_EQ(fc.parameters().size(), 2u);
   fc(ones({1, 3}));
+
+  // A second one that fails leaves the first.
+  weight_norm(fc);
+  const Tensor before = fc(ones({1, 3}));
+  expect_error(ErrorCode::kValue, {"'weight'", "WeightNorm", "2 tensors"},
+               [&] { weight_norm(fc); });
+  expect_error(ErrorCode::kShape, {"'weight'", "(2, 3)", "(3, 2)"}, [&] {
+    register_parametrization(fc, "weight", [](const Tensor& x) { return x.t(); });
+  });
+  EXPECT_TRUE(equal(fc(ones({1, 3})), before));
+  register_parametrization(fc, "weight", [](const Tensor& x) { return x * 2; });
+  EXPECT_TRUE(equal(fc(ones({1, 3})) - fc.bias, (before - fc.bias) * 2));
 }
 
 TEST(Parametrized, ModulesArePrintedAndSummarized) {
