@@ -100,9 +100,10 @@ W scaled_distance(const W* x, const W* y, int64_t size, double p) {
 }
 
 // The Euclidean distances between the rows of each pair by way of a product of matrices, which is
-// twice as fast as their differences. T is a floating type; `out` has it.
+// twice as fast as their differences. T is a floating type; `out` has it. Returns false, without
+// computing all of them, if the differences of too many rows would be needed all the same.
 template <class T>
-void distances_by_products(mt_ctx& ctx, const DistancePairs& pairs, const sdk::TensorView& x1,
+bool distances_by_products(mt_ctx& ctx, const DistancePairs& pairs, const sdk::TensorView& x1,
                            const sdk::TensorView& x2, T* out);
 
 }  // namespace mytorch::cpu

@@ -21,18 +21,47 @@ using sdk::TensorView;
 // Elements of a strip of products that are converted to a 16-bit type.
 constexpr int64_t kStrip = int64_t{1} << 20;
 
-// The mean of some of the rows, with 0 for elements that are not finite.
+constexpr int64_t kSample = 9;
+
+// The row number i of a sample.
+template <class W>
+const W* sampled(const W* rows, int64_t count, int64_t size, int64_t i) {
+  return rows + count * i / kSample * size;
+}
+
+// The medians of the elements of some rows, which a few rows far away do not move. Elements that
+// are not finite count as 0.
 template <class W>
 void store_center(const W* rows, int64_t count, int64_t size, W* center) {
-  const int64_t taken = std::min<int64_t>(count, 64), step = count / taken;
-  std::fill_n(center, size, W(0));
-  for (int64_t i = 0; i < taken; ++i) {
-    for (int64_t k = 0; k < size; ++k) center[k] += rows[i * step * size + k];
-  }
   for (int64_t k = 0; k < size; ++k) {
-    center[k] /= static_cast<W>(taken);
-    if (!std::isfinite(center[k])) center[k] = 0;
+    W values[kSample];
+    for (int64_t i = 0; i < kSample; ++i) {
+      const W value = sampled(rows, count, size, i)[k];
+      values[i] = std::isfinite(value) ? value : W(0);
+    }
+    std::nth_element(values, values + kSample / 2, values + kSample);
+    center[k] = values[kSample / 2];
   }
+}
+
+// Returns whether most sums of products will be exact, going by the distances of a sample.
+template <class W>
+bool are_apart(const W* rows, int64_t count, const W* others, int64_t other_count, int64_t size,
+               const W* center) {
+  const DistanceTiles<W>& tiles = distance_tiles<W>();
+  int64_t near = 0;
+  for (int64_t i = 0; i < kSample; ++i) {
+    const W* const row = sampled(rows, count, size, i);
+    const W length = tiles.distance(row, center, size);
+    for (int64_t j = 0; j < kSample; ++j) {
+      const W* const other = sampled(others, other_count, size, j);
+      const W distance = tiles.distance(row, other, size);
+      const W length2 = tiles.distance(other, center, size);
+      near += !(8 * distance * distance >= length * length + length2 * length2);
+    }
+  }
+  // Those of a row from itself are always near.
+  return near <= kSample + kSample * kSample / 8;
 }
 
 // The rows of one matrix, less the center, and the sums of their squares.
@@ -65,7 +94,7 @@ class CenteredRows {
 }  // namespace
 
 template <class T>
-void distances_by_products(mt_ctx& ctx, const DistancePairs& pairs, const TensorView& x1,
+bool distances_by_products(mt_ctx& ctx, const DistancePairs& pairs, const TensorView& x1,
                            const TensorView& x2, T* out) {
   using W = sdk::Widened<T>;
   constexpr bool kDirect = std::is_same_v<W, T>;
@@ -81,6 +110,7 @@ void distances_by_products(mt_ctx& ctx, const DistancePairs& pairs, const Tensor
   for (int64_t pair = 0; pair < pairs.count; ++pair) {
     const auto [at1, at2] = pairs.at(pair);
     store_center(rows1 + at1, pairs.rows, size, center);
+    if (!are_apart(rows1 + at1, pairs.rows, rows2 + at2, others, size, center)) return false;
     own.store(ctx, rows1 + at1, center);
     other.store(ctx, rows2 + at2, center);
     for (int64_t first = 0; first < pairs.rows; first += most) {
@@ -120,15 +150,16 @@ void distances_by_products(mt_ctx& ctx, const DistancePairs& pairs, const Tensor
       });
     }
   }
+  return true;
 }
 
-template void distances_by_products(mt_ctx&, const DistancePairs&, const TensorView&,
+template bool distances_by_products(mt_ctx&, const DistancePairs&, const TensorView&,
                                     const TensorView&, float*);
-template void distances_by_products(mt_ctx&, const DistancePairs&, const TensorView&,
+template bool distances_by_products(mt_ctx&, const DistancePairs&, const TensorView&,
                                     const TensorView&, double*);
-template void distances_by_products(mt_ctx&, const DistancePairs&, const TensorView&,
+template bool distances_by_products(mt_ctx&, const DistancePairs&, const TensorView&,
                                     const TensorView&, sdk::Half*);
-template void distances_by_products(mt_ctx&, const DistancePairs&, const TensorView&,
+template bool distances_by_products(mt_ctx&, const DistancePairs&, const TensorView&,
                                     const TensorView&, sdk::BFloat16*);
 
 }  // namespace mytorch::cpu

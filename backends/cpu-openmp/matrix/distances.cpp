@@ -22,7 +22,7 @@ namespace {
 using sdk::TensorView;
 
 // Rows and elements from which products of matrices are faster than differences.
-constexpr int64_t kLeastOfProducts = 32;
+constexpr int64_t kLeastOfProducts = 64;
 
 Norm norm_of(double p) {
   if (p == 0) return Norm::kCount;
@@ -140,8 +140,9 @@ void cdist(mt_ctx& ctx, const mt_args_cdist& args) {
   sdk::visit_floating(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const DistancePairs pairs(args.x1, args.x2, out);
-    if (args.p == 2 && std::min({pairs.rows, pairs.others, pairs.size}) >= kLeastOfProducts) {
-      return distances_by_products<T>(ctx, pairs, args.x1, args.x2, out.data<T>());
+    if (args.p == 2 && std::min({pairs.rows, pairs.others, pairs.size}) >= kLeastOfProducts &&
+        distances_by_products<T>(ctx, pairs, args.x1, args.x2, out.data<T>())) {
+      return;
     }
     measure<T>(ctx, pairs, args.x1, args.x2, args.p, Matrices<T>{pairs, out.data<T>()});
   });
