@@ -67,6 +67,12 @@ std::optional<FusionItem> Fusion::join(const FusionItem& a, const FusionItem& b)
       if (x.memory != y.memory) continue;
       const FusedOperand p = operand_of(*space, x), q = operand_of(*space, y);
       const bool same = p == q, written = x.written || y.written;
+      const auto reads_rounded = [](const MemoryAccess& access) {
+        return !access.written && access.operand->compared;
+      };
+      if (written && parts_.mode != CompileMode::kExact && (reads_rounded(x) || reads_rounded(y))) {
+        return apart("a comparison with a number needs elements that are rounded to 16 bits");
+      }
       // Elements of one memory must correspond if it is written, or be selected from those that
       // were written.
       if (written && !same && !(x.written && selects_from(*space, y, p))) {

@@ -151,6 +151,9 @@ bool body_of_program(const OpInfo& op, const void* args, LoopBuilder& b) {
       if (kind == MT_SCALAR_NONE || kind == MT_SCALAR_COMPLEX) return false;
     }
   }
+  if (op.promote == Promote::kCompare && compute.bits == 16 && is_float_type(compute)) {
+    b.note_compared(call.inputs);
+  }
   for (int32_t i = 0; i < program.num_outputs; ++i) {
     const auto* output = field<const mt_tensor*>(args, program.outputs[i].offset);
     call.results.push_back(output == nullptr ? -1

@@ -29,6 +29,9 @@ struct LoopOperand {
   Dims shape{}, strides{};
   int64_t size = 0, stride = 0;  // of a table: the dimension that the index selects from
   double number = 0;             // of kNumber
+  // Whether 16-bit floats are compared with a number that was rounded as they are: values of a
+  // higher precision would differ from it.
+  bool compared = false;
 };
 
 struct LoopCall {

@@ -87,6 +87,18 @@ int LoopBuilder::number(mt_dtype dtype, double value) {
   return static_cast<int>(body_.operands.size()) - 1;
 }
 
+void LoopBuilder::note_compared(const std::vector<int>& inputs) {
+  const auto operand = [&](int at) -> LoopOperand& {
+    return body_.operands[static_cast<size_t>(at)];
+  };
+  const bool numbers = std::any_of(inputs.begin(), inputs.end(), [&](int at) {
+    return at >= 0 && operand(at).kind == LoopOperand::kNumber;
+  });
+  for (const int at : inputs) {
+    if (at >= 0 && numbers) operand(at).compared = true;
+  }
+}
+
 int LoopBuilder::position() {
   LoopOperand& made = body_.operands.emplace_back();
   made.kind = LoopOperand::kPosition;

@@ -54,6 +54,8 @@ class LoopBuilder {
   int temporary(mt_dtype dtype, const Dims& over) {
     return add({LoopOperand::kTemporary, nullptr, dtype, over, Dims(over.size(), 1)});
   }
+  // Notes that a call compares 16-bit floats.
+  void note_compared(const std::vector<int>& inputs);
   int position();
   int add(LoopOperand operand);
   const LoopOperand& operand(int at) const { return body_.operands[static_cast<size_t>(at)]; }

@@ -391,6 +391,10 @@ TEST(ReportedValues, NumbersBesideTensorsOf16BitsKeepTheirPrecision) {
     const Tensor x = tensor({0x1p-10, 0.5, -0.25, 0.1}, kFloat16);
     auto compiled = compile(run, {.mode = mode});
     EXPECT_EQ(values(compiled(x)), values(run(x)));
+    // A value that is computed in the same loop is rounded, too.
+    auto ends =
+        compile([](const Tensor& x) { return (clamp(x, -0.1, 0.1) == 0.1).sum(); }, {.mode = mode});
+    for (int call = 0; call < 3; ++call) EXPECT_EQ(ends(x).item<int64_t>(), 2);
   }
 }
 
