@@ -22,10 +22,26 @@ const Tensor& need(const char* schedule, const TensorMap& state, const char* nam
 
 }  // namespace
 
-LRScheduler::LRScheduler(Optimizer& optimizer, LRCurve curve)
-    : optimizer_(optimizer), curve_(std::move(curve)) {
+LRScheduler::LRScheduler(Optimizer& optimizer, LRCurve curve, bool relative)
+    : optimizer_(optimizer), curve_(std::move(curve)), relative_(relative) {
   for (size_t g = 0; g < optimizer.num_groups(); ++g) base_.push_back(optimizer.lr(g));
   for (size_t g = 0; g < base_.size(); ++g) optimizer.set_lr(g, curve_(base_[g], 0));
+}
+
+void LRScheduler::step() {
+  struct Changed {
+    size_t group;
+    double lr, own;
+  };
+  std::vector<Changed> changed;
+  for (size_t g = 0; g < base_.size() && relative_ && g < optimizer_.num_groups(); ++g) {
+    const double own = curve_(base_[g], step_), lr = optimizer_.lr(g);
+    if (lr != own && own != 0) changed.push_back({g, lr, own});
+  }
+  move_to(step_ + 1);
+  for (const Changed& each : changed) {
+    optimizer_.set_lr(each.group, each.lr * (curve_(base_[each.group], step_) / each.own));
+  }
 }
 
 void LRScheduler::move_to(int64_t step) {
@@ -65,7 +81,7 @@ double between(double from, double to, double part, bool cosine) {
 double cycle(int64_t step, int64_t total_steps, const OneCycleOptions& options, double start,
              double top, double end) {
   const double turn = options.pct_start * static_cast<double>(total_steps) - 1;
-  const double at = static_cast<double>(step);
+  const double at = static_cast<double>(std::min(step, total_steps - 1));
   if (at <= turn) return turn == 0 ? top : between(start, top, at / turn, options.cosine);
   const double length = static_cast<double>(total_steps - 1) - turn;
   return between(top, end, (at - turn) / length, options.cosine);
@@ -99,7 +115,7 @@ OneCycleLR::OneCycleLR(Optimizer& optimizer, double max_lr, int64_t total_steps,
 }
 
 void OneCycleLR::move_to(int64_t step) {
-  if (step >= total_steps_) {
+  if (step > total_steps_) {
     fail(ErrorCode::kValue, "[OneCycleLR] step ", step, " exceeds total_steps, ", total_steps_,
          ": set it to the number of all steps");
   }

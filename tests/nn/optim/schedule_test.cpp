@@ -118,8 +118,31 @@ TEST_F(ScheduleTest, OneCycleVariesMomentumInversely) {
     EXPECT_NEAR(sgd_.momentum(1), momentum, 1e-12) << t;
     if (t < 9) schedule.step();
   }
+  // Loops step once more behind the last step of the optimizer.
+  schedule.step();
+  EXPECT_NEAR(sgd_.lr(0), end, 1e-12);
   expect_error(ErrorCode::kValue, {"[OneCycleLR]", "10"}, [&] { schedule.step(); });
-  EXPECT_EQ(schedule.steps(), 9);
+  EXPECT_EQ(schedule.steps(), 10);
+}
+
+// Expected rates are PyTorch's.
+TEST_F(ScheduleTest, SchedulesAreChained) {
+  Adam adam({zeros({1}).requires_grad_()}, {.lr = 0.5});
+  ExponentialLR decays(adam, 0.9);
+  StepLR halves(adam, 2, 0.5);
+  for (const double rate : {0.5, 0.45, 0.2025, 0.18225, 0.0820125}) {
+    EXPECT_NEAR(adam.lr(), rate, 1e-12);
+    decays.step();
+    halves.step();
+  }
+  Adam other({zeros({1}).requires_grad_()}, {.lr = 1});
+  StepLR schedule(other, 2, 0.5);
+  for (int i = 0; i < 3; ++i) schedule.step();
+  other.set_lr(0, 0.1);
+  for (const double rate : {0.05, 0.05, 0.025}) {
+    schedule.step();
+    EXPECT_NEAR(other.lr(), rate, 1e-12);
+  }
 }
 
 TEST_F(ScheduleTest, OneCycleAlongCosines) {

@@ -52,12 +52,15 @@ LRCurve sequence(std::vector<std::pair<LRCurve, int64_t>> parts);
 // outlive the scheduler.
 class LRScheduler {
  public:
-  LRScheduler(Optimizer& optimizer, LRCurve curve);
+  // With `relative`, a rate that something else has set since the last step is multiplied by the
+  // ratio of the curve's values, as by PyTorch's schedules that can be chained; otherwise, step()
+  // sets the curve's value, whatever the rate is.
+  LRScheduler(Optimizer& optimizer, LRCurve curve, bool relative = false);
   virtual ~LRScheduler() = default;
   LRScheduler(const LRScheduler&) = delete;
   LRScheduler& operator=(const LRScheduler&) = delete;
 
-  void step() { move_to(step_ + 1); }
+  void step();
   int64_t steps() const { return step_; }
   TensorMap state_dict() const;
   // Throws Error(kValue), and changes nothing, if the number of groups differs.
@@ -71,25 +74,26 @@ class LRScheduler {
   Optimizer& optimizer_;
   LRCurve curve_;
   std::vector<double> base_;  // per group
+  bool relative_;
   int64_t step_ = 0;
 };
 
 class StepLR final : public LRScheduler {
  public:
   StepLR(Optimizer& optimizer, int64_t step_size, double gamma = 0.1)
-      : LRScheduler(optimizer, curves::step(step_size, gamma)) {}
+      : LRScheduler(optimizer, curves::step(step_size, gamma), true) {}
 };
 
 class MultiStepLR final : public LRScheduler {
  public:
   MultiStepLR(Optimizer& optimizer, std::vector<int64_t> milestones, double gamma = 0.1)
-      : LRScheduler(optimizer, curves::multi_step(std::move(milestones), gamma)) {}
+      : LRScheduler(optimizer, curves::multi_step(std::move(milestones), gamma), true) {}
 };
 
 class ExponentialLR final : public LRScheduler {
  public:
   ExponentialLR(Optimizer& optimizer, double gamma)
-      : LRScheduler(optimizer, curves::exponential(gamma)) {}
+      : LRScheduler(optimizer, curves::exponential(gamma), true) {}
 };
 
 class CosineAnnealingLR final : public LRScheduler {
@@ -108,13 +112,13 @@ class CosineAnnealingWarmRestarts final : public LRScheduler {
 class ConstantLR final : public LRScheduler {
  public:
   explicit ConstantLR(Optimizer& optimizer, double factor = 1.0 / 3, int64_t steps = 5)
-      : LRScheduler(optimizer, curves::constant(factor, steps)) {}
+      : LRScheduler(optimizer, curves::constant(factor, steps), true) {}
 };
 
 class PolynomialLR final : public LRScheduler {
  public:
   explicit PolynomialLR(Optimizer& optimizer, int64_t steps = 5, double power = 1)
-      : LRScheduler(optimizer, curves::polynomial(steps, power)) {}
+      : LRScheduler(optimizer, curves::polynomial(steps, power), true) {}
 };
 
 class CyclicLR final : public LRScheduler {
@@ -133,7 +137,7 @@ class SWALR final : public LRScheduler {
 class LinearLR final : public LRScheduler {
  public:
   LinearLR(Optimizer& optimizer, double from = 1.0 / 3, double to = 1, int64_t steps = 5)
-      : LRScheduler(optimizer, curves::linear(from, to, steps)) {}
+      : LRScheduler(optimizer, curves::linear(from, to, steps), true) {}
 };
 
 class LambdaLR final : public LRScheduler {
@@ -159,7 +163,8 @@ struct OneCycleOptions {
 };
 
 // Raises the rate to max_lr and lowers it again over `total_steps` steps (Smith and Topin,
-// "Super-convergence", 2018). Throws Error(kValue) when stepped beyond `total_steps`.
+// "Super-convergence", 2018). The step after the last one keeps its rate, since loops step behind
+// the optimizer; later ones throw Error(kValue).
 class OneCycleLR final : public LRScheduler {
  public:
   OneCycleLR(Optimizer& optimizer, double max_lr, int64_t total_steps,
