@@ -378,6 +378,9 @@ TEST(Forms, TheNormOfGradientsIsANumber) {
   const Tensor kept = clipped;
   expect_values(kept, {5}, 1e-5);
   expect_values(kept * clipped, {25}, 1e-5);
+  expect_values(clipped * 0.5, {2.5}, 1e-5);  // without waiting for the device
+  const double half = clipped * 0.5;
+  EXPECT_NEAR(half, 2.5, 1e-5);
   EXPECT_NEAR(clipped.item<double>(), 5, 1e-5);
 }
 
