@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <list>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -71,8 +72,6 @@ struct Cache::Impl {
     std::shared_ptr<Joint> joint;  // of a function whose results have history
     Recorded planned;              // what the plan runs
     std::unique_ptr<ReplayPlan> plan;
-    // Whether the function must run once more, to see whether variables keep what it assigned.
-    bool unconfirmed = false;
 
     const Recorded& forward() const { return joint != nullptr ? joint->forward() : recorded; }
   };
@@ -106,11 +105,6 @@ struct Cache::Impl {
     const char* reason = "this is the first call";
     for (auto each = recordings.begin(); each != recordings.end(); ++each) {
       const char* differs = each->guards.mismatch(arguments, constants, each->forward());
-      if (differs == nullptr && each->unconfirmed) {
-        recordings.erase(each);
-        reason = "the function has assigned variables that may outlive it";
-        break;
-      }
       if (differs == nullptr) {
         if (each != recordings.begin()) recordings.splice(recordings.begin(), recordings, each);
         CachedRecording& found = recordings.front();
@@ -194,9 +188,9 @@ struct Cache::Impl {
     if (!options.allow_breaks) {
       OperatorCapture capture(arguments, __builtin_frame_address(0));
       results = function();
-      if (keeps_state(&recording, &capture, results)) return results;
+      if (keeps_state(&capture, guards, results)) return results;
       finish(&recording, &capture, arguments, results);
-    } else if (!record_whole(&recording, arguments, function, &results)) {
+    } else if (!record_whole(&recording, guards, arguments, function, &results)) {
       return results;
     }
     histories.check(arguments);
@@ -211,37 +205,20 @@ struct Cache::Impl {
 
   // Returns whether the function keeps what it computes beyond the call, otherwise than as results
   // and grads: no graph can do that. Functions may keep something in their first call alone, so it
-  // counts if it happens twice in a row.
-  bool keeps_state(CachedRecording* recording, OperatorCapture* capture,
+  // counts if it happens twice in a row for arguments of one kind.
+  bool keeps_state(OperatorCapture* capture, const Guards& call,
                    const std::vector<Tensor>& results) {
-    const bool keeps = leaves_state(recording, capture, results);
-    breaks = breaks || (keeps && kept_state);
-    kept_state = keeps;
-    if (keeps) stats.reason = kKeepsState;
-    return keeps;
-  }
-
-  // A variable in the heap may be one of the function's own vectors. If it may still hold what it
-  // was assigned, the next call runs the function once more, to see whether it begins with that.
-  bool leaves_state(CachedRecording* recording, OperatorCapture* capture,
-                    const std::vector<Tensor>& results) {
-    const std::vector<OperatorCapture::Variable> before = std::exchange(unconfirmed, {});
-    std::vector<OperatorCapture::Variable> now = capture->take_assigned(results);
-    for (const OperatorCapture::Variable& each : now) {
-      if (each.outlives) return true;
-      for (const OperatorCapture::Variable& known : before) {
-        if (known.place == each.place && known.now.impl() == each.former) return true;
-      }
+    // A history may refer to what is computed, as a variable does.
+    const bool keeps = capture->assigns_variables() ||
+                       (!Joint::has_history(results) && capture->leaves_memory(results));
+    if (!keeps) {
+      kept.reset();
+      return false;
     }
-    if (!Joint::has_history(results)) {
-      // What is computed and still there is kept, wherever: that needs no confirmation.
-      std::erase_if(now, [](const OperatorCapture::Variable& each) { return each.computed; });
-      if (capture->leaves_memory(results)) return true;
-    }
-    std::erase_if(now, [&](const OperatorCapture::Variable& each) { return !each.may_outlive; });
-    recording->unconfirmed = !now.empty() && before.empty();
-    if (recording->unconfirmed) unconfirmed = std::move(now);
-    return false;
+    breaks = breaks || kept == call.arguments;
+    kept = call.arguments;
+    stats.reason = kKeepsState;
+    return true;
   }
 
   // Makes a recording of a function that has returned.
@@ -256,8 +233,9 @@ struct Cache::Impl {
 
   // Records the function. Returns false if there is no recording to keep. If no single graph can
   // hold the function, it has segments from then on.
-  bool record_whole(CachedRecording* recording, const std::vector<Tensor>& arguments,
-                    const Function& function, std::vector<Tensor>* results) {
+  bool record_whole(CachedRecording* recording, const Guards& call,
+                    const std::vector<Tensor>& arguments, const Function& function,
+                    std::vector<Tensor>* results) {
     BreakSession session(&tree, arguments, __builtin_frame_address(0));
     *results = function();
     std::unique_ptr<OperatorCapture> capture = session.take_whole();
@@ -267,7 +245,7 @@ struct Cache::Impl {
       return false;
     }
     const size_t nodes = capture->size();
-    if (keeps_state(recording, capture.get(), *results)) return false;
+    if (keeps_state(capture.get(), call, *results)) return false;
     try {
       finish(recording, capture.get(), arguments, *results);
       return true;
@@ -347,12 +325,12 @@ struct Cache::Impl {
   const CompileMode mode = allowed == CompileSwitch::kCheck ? CompileMode::kExact : options.mode;
   const PassOptions passes{mode, options.memory_budget};
   std::list<CachedRecording> recordings;  // the last used first
-  // The variables that the last recorded call has assigned and that may outlive it.
-  std::vector<OperatorCapture::Variable> unconfirmed;
-  bool kept_state = false;  // whether that call has kept what it computed
+  // The arguments of the last recorded call if it has kept what it computed.
+  std::optional<std::vector<TensorGuard>> kept;
   SegmentTree tree;
   bool breaks = false;  // whether the function has had one, or keeps state
   CompileStats stats;
+  std::recursive_mutex calls;
 };
 
 Cache::Cache(const CompileOptions& options) : impl_(std::make_unique<Impl>(options)) {}
@@ -360,6 +338,9 @@ Cache::~Cache() = default;
 
 std::vector<Tensor> Cache::run(const std::vector<Tensor>& arguments,
                                const std::vector<double>& constants, const Function& function) {
+  // Recordings and plans have memory of their own, so calls of several threads follow each other.
+  // The function may call itself.
+  const std::lock_guard<std::recursive_mutex> lock(impl_->calls);
   return impl_->run(arguments, constants, function);
 }
 
@@ -398,7 +379,9 @@ void Cache::save(const std::string& path, const SaveOptions& options) const {
   if (impl_->breaks) {
     const Break* first = impl_->tree.breaks.empty() ? nullptr : &impl_->tree.breaks.front();
     fail(ErrorCode::kUnsupported, "[save] the function has breaks, and a file holds one graph",
-         first == nullptr ? "" : ": the first is at " + first->op + "(), because " + first->reason);
+         first != nullptr ? ": the first is at " + first->op + "(), because " + first->reason
+         : impl_->kept.has_value() ? std::string(": ") + kKeepsState
+                                   : "");
   }
   if (impl_->recordings.empty()) {
     fail(ErrorCode::kValue, "[save] nothing is recorded yet: call the compiled function first");

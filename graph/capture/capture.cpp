@@ -161,64 +161,39 @@ void OperatorCapture::add_argument(const Tensor& argument) {
                                 static_cast<int32_t>(state_->arguments.size()));
   }
   state_->arguments.push_back(&impl);
-  state_->argument_references.push_back(impl.refs.load());
   state_->graph().arguments.push_back(state_->value(buffer, impl));
 }
 
 namespace {
 
-// Returns whether a place lies in the stack of this thread.
-bool is_on_stack(const void* place) {
-  pthread_attr_t attributes;
-  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return false;
-  void* begin = nullptr;
-  size_t size = 0;
-  const int failed = pthread_attr_getstack(&attributes, &begin, &size);
-  pthread_attr_destroy(&attributes);
-  const auto at = reinterpret_cast<uintptr_t>(place), from = reinterpret_cast<uintptr_t>(begin);
-  return failed == 0 && at >= from && at < from + size;
-}
+// The stack of this thread; empty if the system does not tell.
+struct Stack {
+  uintptr_t begin = 0, size = 0;
+  Stack() {
+    pthread_attr_t attributes;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
+    void* from = nullptr;
+    size_t bytes = 0;
+    if (pthread_attr_getstack(&attributes, &from, &bytes) == 0) {
+      begin = reinterpret_cast<uintptr_t>(from);
+      size = bytes;
+    }
+    pthread_attr_destroy(&attributes);
+  }
+  bool contains(const void* place) const {
+    return reinterpret_cast<uintptr_t>(place) - begin < size;
+  }
+};
 
 }  // namespace
 
-std::vector<OperatorCapture::Variable> OperatorCapture::take_assigned(
-    const std::vector<Tensor>& results) {
-  std::vector<Variable> variables;
-  std::vector<Tensor> grads;
-  for (const State::TouchedLeaf& leaf : state_->leaves) grads.push_back(leaf.tensor.grad());
-  const std::vector<Tensor>& outside = state_->recorded.outside;
+bool OperatorCapture::assigns_variables() {
   const std::vector<State::Assigned> assigned = std::exchange(state_->assigned, {});
-  for (const State::Assigned& each : assigned) {
-    if (!each.now.defined()) continue;
-    Variable variable{each.variable, each.former, {}};
-    const Tensor& now = each.now;
-    const auto same = [&](const Tensor& other) { return other.is_same(now); };
-    // What only the caller of the function and its leaves refer to is in no variable. A grad is
-    // counted twice, because `grads` refers to it, too.
-    const auto known =
-        std::count_if(results.begin(), results.end(), same) +
-        2 * std::count_if(grads.begin(), grads.end(), same) +
-        std::count_if(outside.begin(), outside.end(), same) +
-        std::count_if(assigned.begin(), assigned.end(),
-                      [&](const State::Assigned& other) { return other.now.is_same(now); }) +
-        std::count_if(variables.begin(), variables.end(),
-                      [&](const Variable& other) { return other.now.is_same(now); });
-    variable.computed = state_->is_computed(now);
-    variable.outlives = is_on_stack(variable.place);
-    const auto argument = std::find(state_->arguments.begin(), state_->arguments.end(), now.impl());
-    if (variable.computed || argument != state_->arguments.end()) {
-      const auto before =
-          variable.computed ? 0 : state_->argument_references[argument - state_->arguments.begin()];
-      variable.may_outlive = now.impl()->refs.load() > known + before;
-    } else {
-      // How many refer to a tensor from outside is not known. Elements of the function's own
-      // vectors begin undefined.
-      variable.may_outlive = each.former != nullptr;
-    }
-    variable.now = now;
-    variables.push_back(std::move(variable));
-  }
-  return variables;
+  if (assigned.empty()) return false;
+  const Stack stack;
+  return std::any_of(assigned.begin(), assigned.end(), [&](const State::Assigned& each) {
+    return (each.now.defined() || each.former != nullptr) && stack.contains(each.variable);
+  });
 }
 
 bool OperatorCapture::leaves_memory(const std::vector<Tensor>& results) const {

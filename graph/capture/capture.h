@@ -57,7 +57,7 @@ Tensor elements_of(const Tensor& tensor);
 class OperatorCapture {
  public:
   // Records the calls of this thread until finish() or the end of the scope. `frame` is the frame
-  // of the function that calls the recorded one, if take_assigned() is wanted. Captures do not
+  // of the function that calls the recorded one, if assigns_variables() is wanted. Captures do not
   // nest: throws Error(kUnsupported) inside another.
   explicit OperatorCapture(const std::vector<Tensor>& arguments, const void* frame = nullptr);
   // The same in the middle of a function that has breaks (splitting.h): whatever tensors come from
@@ -69,17 +69,9 @@ class OperatorCapture {
 
   // Adds an argument, during the recording.
   void add_argument(const Tensor& argument);
-  // What the function, which has returned `results`, has assigned to variables that are none of its
-  // locals on the stack.
-  struct Variable {
-    const Tensor* place;  // of the variable, which may be gone
-    const TensorImpl* former;
-    Tensor now;
-    bool outlives = false;  // the function: it lies in the stack of a caller
-    bool computed = false;  // whether a node made what it holds
-    bool may_outlive = false;
-  };
-  std::vector<Variable> take_assigned(const std::vector<Tensor>& results);
+  // Returns whether the function, which has returned, has assigned tensors to variables in the
+  // stack of its callers.
+  bool assigns_variables();
   // Returns whether anything else than its results and grads refers to memory that the function has
   // computed. If these have histories, the histories do.
   bool leaves_memory(const std::vector<Tensor>& results) const;

@@ -22,7 +22,6 @@ struct OperatorCapture::State {
   absl::flat_hash_map<uint64_t, int32_t> buffers;
   std::vector<std::vector<ValueId>> values_of;  // a buffer
   std::vector<const TensorImpl*> arguments;
-  std::vector<uint32_t> argument_references;  // before the function runs
   // The leaves whose grads were read or replaced.
   struct TouchedLeaf {
     Tensor tensor;

@@ -1,8 +1,10 @@
 // State of the user and of the library that a compiled function reads, or changes, besides its
 // arguments.
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -487,6 +489,36 @@ TEST(CompiledState, RefusedReadsNameTheWayOut) {
   refused([&](const Tensor& x) { return quantile(x * 1, scalar_tensor(0.5, kFloat64) * 1); }, p);
   refused([&](const Tensor& x) { return x * x.sum().item<double>(); }, p);
   refused([&](const Tensor& x) { return x.index({x > 0}); }, p);
+}
+
+TEST(CompiledState, ThreadsCallOneFunction) {
+  auto f = compile([](const Tensor& x) { return (x * 2 + 1).square().sum(IntList{1}); });
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 50; ++i) {
+        if (values(f(full({3, 5}, t, kFloat64)))[2] != 5.0 * (2 * t + 1) * (2 * t + 1)) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong.load(), 0);
+}
+
+// A captured variable that the function resets is state, too.
+TEST(CompiledState, ResetVariablesAreFollowed) {
+  Tensor mask;
+  auto f = compile([&](const Tensor& x) {
+    const Tensor r = x * mask;
+    mask = Tensor();
+    return r;
+  });
+  for (int i = 0; i < 5; ++i) {
+    mask = plain({2.0 + i});
+    EXPECT_EQ(values(f(plain({8}))), Values{8 * (2.0 + i)}) << i;
+    EXPECT_FALSE(mask.defined()) << i;
+  }
 }
 
 }  // namespace

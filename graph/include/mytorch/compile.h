@@ -164,7 +164,8 @@ requires(std::is_arithmetic_v<T> ||
 
 }  // namespace graph
 
-// A function with its recordings. Copies share them. One thread at a time may call it.
+// A function with its recordings. Copies share them. Calls of several threads run one after the
+// other.
 template <class F>
 class Compiled {
  public:
