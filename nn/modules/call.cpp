@@ -1,4 +1,5 @@
 // Calls of modules: the forms of forward, paths in errors, hooks.
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -48,7 +49,7 @@ struct Hooks {
   List<Tensor(Module&, const Tensor&, const Tensor&)> after;
   List<Tensor(const Tensor&, const Tensor&)> backward;
   int64_t last_id = 0;
-  bool recorded = false;  // whether a compiled function has called them
+  std::atomic<bool> recorded{false};  // whether a compiled function has called them
 
   // Has these functions recorded again, unless one changes the hooks itself.
   void changed() {

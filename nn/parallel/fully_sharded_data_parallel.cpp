@@ -30,6 +30,7 @@ FullyShardedDataParallel::FullyShardedDataParallel(Module& module,
     : module_(module), state_(std::make_shared<State>()) {
   State& s = *state_;
   s.group = options.group.defined() ? options.group : distributed::world();
+  s.device = s.group.device();
   s.options = std::move(options);
   s.split(module);
   if (s.options.sync_parameters) {

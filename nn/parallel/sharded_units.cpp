@@ -69,7 +69,7 @@ void FullyShardedDataParallel::State::split(Module& module) {
   detail::ParameterAccess::visit(module, [&](const std::string& name, Tensor& member) {
     const auto [place, is_new] = known.emplace(member.impl(), parameters.size());
     if (is_new) {
-      if (parameters.empty()) device = group.size() == 1 ? member.device() : group.device();
+      if (parameters.empty() && group.size() == 1) device = member.device();
       if (!(member.device() == device)) {
         fail(ErrorCode::kDevice, "[FullyShardedDataParallel] '", name, "' is on ",
              member.device().str(), group.size() == 1 ? " and others on " : " and the group on ",

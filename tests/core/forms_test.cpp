@@ -210,9 +210,11 @@ TEST(Forms, ChecksHaveCodesAndTheTextOfTheCondition) {
   EXPECT_EQ(code_of([] { MYTORCH_INTERNAL_ASSERT(INT64_MAX < 0, 3, " is wrong"); }),
             ErrorCode::kInternal);
   MYTORCH_INTERNAL_ASSERT(true);
+  static bool warned = false;  // the tests may be repeated in one process
   ::testing::internal::CaptureStderr();
   for (int k = 0; k < 2; ++k) MYTORCH_WARN_ONCE("slow ", k);
-  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "mytorch: warning: slow 0\n");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), warned ? "" : "mytorch: warning: slow 0\n");
+  warned = true;
 }
 
 TEST(Forms, BackwardOfSomeLeavesAndKeptGradients) {

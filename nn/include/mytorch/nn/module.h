@@ -1,6 +1,7 @@
 // The base class of all modules.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <iosfwd>
@@ -217,7 +218,7 @@ class Module : private detail::Forwards {
   // Tells compiled functions that use this module that it has changed, or was replaced: they are
   // recorded again. Nothing happens if none uses it, or if one changes it itself.
   void note_change() {
-    if (recorded_) [[unlikely]]
+    if (recorded_.load(std::memory_order_relaxed)) [[unlikely]]
       forget_recordings();
   }
 
@@ -493,7 +494,7 @@ class Module : private detail::Forwards {
   // Notes that a function that is being recorded depends on what the module consists of.
   void note_use() const {
     if ((thread_state.wanted & kLayerCapture) != 0) [[unlikely]]
-      recorded_ = true;
+      recorded_.store(true, std::memory_order_relaxed);
   }
   void forget_recordings();
   static void replace_members(const Extent& extent, const Tensor& from, const Tensor& to);
@@ -513,7 +514,7 @@ class Module : private detail::Forwards {
   bool empty_ = false;
   bool parametrized_ = false;  // whether an entry of tensors_ is computed
   // Whether a compiled function has used the module since its last change.
-  mutable bool recorded_ = false;
+  mutable std::atomic<bool> recorded_{false};
 };
 
 // Returns a copy of the module with its own parameters and buffers, of the same values. Tied

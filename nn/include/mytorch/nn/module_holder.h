@@ -33,11 +33,12 @@ class ModuleHolder : public detail::AnyHolder {
   ModuleHolder(const ModuleHolder& other) = default;
   ModuleHolder(ModuleHolder&& other) noexcept = default;
   // Compiled functions notice that a holder refers to another module.
-  ModuleHolder& operator=(ModuleHolder other) {
+  ModuleHolder& operator=(const ModuleHolder& other) { return *this = ModuleHolder(other); }
+  ModuleHolder& operator=(ModuleHolder&& other) noexcept {
     if constexpr (std::is_base_of_v<Module, Impl>) {
       if (impl_ != nullptr && impl_ != other.impl_) impl_->Module::note_change();
     }
-    impl_.swap(other.impl_);
+    impl_ = std::move(other.impl_);
     return *this;
   }
   ~ModuleHolder() = default;
