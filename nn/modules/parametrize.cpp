@@ -161,7 +161,8 @@ void Registration::add(Module& module, const void* object, size_t bytes, const s
     const auto begin = reinterpret_cast<uintptr_t>(object);
     for (size_t at = 0; at + sizeof(Tensor) <= bytes; at += alignof(Tensor)) {
       const void* word = reinterpret_cast<const void*>(begin + at);
-      if (word == &entry.tensor || std::memcmp(word, &entry.tensor, sizeof(Tensor)) != 0) continue;
+      const auto* tensor = static_cast<const void*>(&entry.tensor);
+      if (word == tensor || std::memcmp(word, tensor, sizeof(Tensor)) != 0) continue;
       members.push_back(
           static_cast<std::ptrdiff_t>(begin + at - reinterpret_cast<uintptr_t>(&module)));
     }

@@ -208,7 +208,8 @@ double RecurrentBase::flops(const Tensor& /*input*/, const Tensor& output) const
   for (const Tensor& parameter : parameters()) {
     if (parameter.dim() == 2) weights += parameter.numel();
   }
-  return 2.0 * static_cast<double>(weights) * static_cast<double>(output.numel() / output.size(-1));
+  const int64_t rows = output.numel() / output.size(-1);
+  return 2.0 * static_cast<double>(weights) * static_cast<double>(rows);
 }
 
 std::string RecurrentBase::describe() const {

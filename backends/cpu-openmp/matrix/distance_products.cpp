@@ -108,11 +108,13 @@ bool distances_by_products(mt_ctx& ctx, const DistancePairs& pairs, const Tensor
   const int64_t most = kDirect ? pairs.rows : std::clamp<int64_t>(kStrip / others, 1, pairs.rows);
   W* const strip = kDirect ? nullptr : sdk::scratch<W>(ctx, most * others);
   for (int64_t pair = 0; pair < pairs.count; ++pair) {
-    const auto [at1, at2] = pairs.at(pair);
-    store_center(rows1 + at1, pairs.rows, size, center);
-    if (!are_apart(rows1 + at1, pairs.rows, rows2 + at2, others, size, center)) return false;
-    own.store(ctx, rows1 + at1, center);
-    other.store(ctx, rows2 + at2, center);
+    const auto offsets = pairs.at(pair);
+    const W* const given = rows1 + offsets[0];
+    const W* const given_others = rows2 + offsets[1];
+    store_center(given, pairs.rows, size, center);
+    if (!are_apart(given, pairs.rows, given_others, others, size, center)) return false;
+    own.store(ctx, given, center);
+    other.store(ctx, given_others, center);
     for (int64_t first = 0; first < pairs.rows; first += most) {
       const int64_t count = std::min(most, pairs.rows - first);
       T* const to = out + (pair * pairs.rows + first) * others;
@@ -133,10 +135,10 @@ bool distances_by_products(mt_ctx& ctx, const DistancePairs& pairs, const Tensor
         for (int64_t i = begin; i < end; ++i) {
           W* const line = products + i * others;
           if (tiles.finish(own.squares()[first + i], other.squares(), others, low, line)) {
-            const W* const row = rows1 + at1 + (first + i) * size;
+            const W* const row = given + (first + i) * size;
             for (int64_t j = 0; j < others; ++j) {
               if (!std::isnan(line[j])) continue;
-              const W* const with = rows2 + at2 + j * size;
+              const W* const with = given_others + j * size;
               line[j] = tiles.distance(row, with, size);
               if (line[j] < low || std::isinf(line[j])) {
                 line[j] = scaled_distance(row, with, size, 2);

@@ -102,6 +102,7 @@ class AnyModule {
   AnyModule() = default;
   // Takes a module by value, a shared_ptr to one, or a function from Tensor to Tensor.
   template <class M>
+  // NOLINTNEXTLINE(bugprone-forwarding-reference-overload): copies are excluded
   requires(!std::is_same_v<std::decay_t<M>, AnyModule>) explicit AnyModule(M&& module) {
     auto shared = detail::share(std::forward<M>(module));
     using Value = typename decltype(shared)::element_type;
