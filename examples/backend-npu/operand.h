@@ -34,6 +34,7 @@ struct Operand {
     if (given == nullptr) return;
     const sdk::TensorView tensor = given;
     present = true;
+    is_number = given->storage == nullptr;
     dtype = tensor.dtype();
     shape.assign(tensor.shape().begin(), tensor.shape().end());
     strides.assign(tensor.strides().begin(), tensor.strides().end());
@@ -62,6 +63,7 @@ struct Operand {
 
   bool present = false;
   bool is_host = false;
+  bool is_number = false;  // of the caller's, and no element of a tensor
   mt_dtype dtype{};
   Sizes shape;
   Sizes strides;

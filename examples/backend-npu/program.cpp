@@ -138,7 +138,9 @@ class Evaluation {
       }
     });
     if (type != MT_TYPE_COMPUTE || sdk::same_dtype(from.dtype, body_.compute)) return;
-    sdk::visit_dtype(body_.compute, [&](auto tag) {
+    // Numbers keep the precision of float32 beside 16-bit floats.
+    const bool wide = from.is_number && body_.floating && body_.compute.bits == 16;
+    sdk::visit_dtype(wide ? sdk::dtype_of<float> : body_.compute, [&](auto tag) {
       using T = typename decltype(tag)::type;
       for (int64_t i = 0; i < count; ++i) {
         NodeValue& result = to[static_cast<size_t>(i)];
