@@ -1,7 +1,5 @@
 #include "graph/capture/capture.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -164,35 +162,10 @@ void OperatorCapture::add_argument(const Tensor& argument) {
   state_->graph().arguments.push_back(state_->value(buffer, impl));
 }
 
-namespace {
-
-// The stack of this thread; empty if the system does not tell.
-struct Stack {
-  uintptr_t begin = 0, size = 0;
-  Stack() {
-    pthread_attr_t attributes;
-    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
-    void* from = nullptr;
-    size_t bytes = 0;
-    if (pthread_attr_getstack(&attributes, &from, &bytes) == 0) {
-      begin = reinterpret_cast<uintptr_t>(from);
-      size = bytes;
-    }
-    pthread_attr_destroy(&attributes);
-  }
-  bool contains(const void* place) const {
-    return reinterpret_cast<uintptr_t>(place) - begin < size;
-  }
-};
-
-}  // namespace
-
 bool OperatorCapture::assigns_variables() {
   const std::vector<State::Assigned> assigned = std::exchange(state_->assigned, {});
-  if (assigned.empty()) return false;
-  const Stack stack;
-  return std::any_of(assigned.begin(), assigned.end(), [&](const State::Assigned& each) {
-    return (each.now.defined() || each.former != nullptr) && stack.contains(each.variable);
+  return std::any_of(assigned.begin(), assigned.end(), [](const State::Assigned& each) {
+    return each.now.defined() || each.former != nullptr;
   });
 }
 

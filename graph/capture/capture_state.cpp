@@ -1,5 +1,7 @@
 #include "graph/capture/capture_state.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -106,14 +108,23 @@ void OperatorCapture::State::note_host_read(const Tensor& tensor) {
   recorded.host_reads.push_back({tensor, elements_of(tensor)});
 }
 
+std::pair<uintptr_t, uintptr_t> OperatorCapture::State::stack_above(const void* frame) {
+  pthread_attr_t attributes;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return {0, 0};
+  void* low = nullptr;
+  size_t size = 0;
+  const bool known = pthread_attr_getstack(&attributes, &low, &size) == 0;
+  pthread_attr_destroy(&attributes);
+  const uintptr_t end = known ? reinterpret_cast<uintptr_t>(low) + size : 0;
+  return {reinterpret_cast<uintptr_t>(frame), end};
+}
+
 void OperatorCapture::State::note_assigned(const Tensor& variable, const TensorImpl* former) {
   // What hooks do happens while recording only, and what the engine does is no variable.
   if (frame == nullptr || autograd::in_backward()) return;
+  if (!callers.has_value()) callers = stack_above(frame);
   const auto place = reinterpret_cast<uintptr_t>(&variable);
-  if (place > reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) &&
-      place < reinterpret_cast<uintptr_t>(frame)) {
-    return;
-  }
+  if (place < callers->first || place >= callers->second) return;
   for (Assigned& known : assigned) {
     if (known.variable != &variable) continue;
     // Moves are no assignments of the same variable: what it holds in the end counts.

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -54,17 +56,22 @@ struct OperatorCapture::State {
 
   void note_host_read(const Tensor& tensor);
 
-  // A variable of the function was assigned, which is none of its locals on the stack.
+  // Variables in the stack of the function's callers that it has assigned. Nothing tells its own
+  // from others in the heap.
   struct Assigned {
     const Tensor* variable;
     const TensorImpl* former;  // before the first assignment
     Tensor now;
   };
   std::vector<Assigned> assigned;
+  std::optional<std::pair<uintptr_t, uintptr_t>> callers;  // where they lie, once it is asked for
   // The memory that nodes have allocated, if there is a frame.
   LivingStorages living;
   const void* frame = nullptr;  // of the caller of the function, whose own locals lie below
   void note_assigned(const Tensor& variable, const TensorImpl* former);
+  // Returns where the stack of this thread lies from a frame on to its beginning; nowhere if the
+  // system does not tell.
+  static std::pair<uintptr_t, uintptr_t> stack_above(const void* frame);
 
   // Storages that the function makes on this thread have ids between these.
   const uint64_t begin = new_storage_id();

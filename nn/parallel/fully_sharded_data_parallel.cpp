@@ -137,7 +137,7 @@ FullyShardedDataParallel::NoSync::~NoSync() { model_.state_->sync = saved_; }
 
 // ---- what the ranks have together ----
 
-Tensor FullyShardedDataParallel::clip_grad_norm_(double max_norm, double norm_type) {
+optim::GradientNorm FullyShardedDataParallel::clip_grad_norm_(double max_norm, double norm_type) {
   if (!(max_norm >= 0)) {
     fail(ErrorCode::kValue, "[clip_grad_norm_] max_norm is ", max_norm, ": give 0 or more");
   }
@@ -159,7 +159,7 @@ Tensor FullyShardedDataParallel::clip_grad_norm_(double max_norm, double norm_ty
     total = mytorch::pow(total, 1 / norm_type);
   }
   if (!gradients.empty()) mytorch::clip_grads_with_norm_(gradients, total, max_norm);
-  return total;
+  return optim::GradientNorm(total);
 }
 
 std::vector<FullyShardedDataParallel::Shard> FullyShardedDataParallel::shards() const {

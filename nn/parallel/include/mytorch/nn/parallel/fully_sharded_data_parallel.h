@@ -10,6 +10,7 @@
 #include "mytorch/distributed.h"
 #include "mytorch/dtype.h"
 #include "mytorch/nn/module.h"
+#include "mytorch/nn/optim/clip.h"
 #include "mytorch/std_function.h"
 
 namespace mytorch::nn {
@@ -105,7 +106,7 @@ class FullyShardedDataParallel {
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
 
   // As nn::optim::clip_grad_norm_, with the norm over all ranks. Collective.
-  Tensor clip_grad_norm_(double max_norm, double norm_type = 2);
+  optim::GradientNorm clip_grad_norm_(double max_norm, double norm_type = 2);
 
   // The elements [begin, end) of a parameter, flattened in row-major order.
   struct Shard {
