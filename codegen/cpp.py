@@ -261,6 +261,12 @@ def out_args(op: Op) -> list[str]:
     return [r.name or f"out{i}" for i, r in enumerate(op.schema.returns)]
 
 
+def out_type(op: Op) -> str:
+    """Returns the type of an out= form's results, which are its first arguments."""
+    refs = ["const Tensor&"] * len(out_args(op))
+    return refs[0] if len(refs) == 1 else f"std::tuple<{', '.join(refs)}>"
+
+
 def condition(c: Condition, args: dict[str, Arg]) -> str:
     """Returns a static condition of a body as a C++ expression over the call's parameters."""
     arg = args[c.arg]

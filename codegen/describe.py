@@ -26,7 +26,7 @@ def declarations(op: Op) -> list[str]:
         lines.append(f"const Tensor& {s.name}_({params});")
     if cpp.has_out(op):
         outs = ", ".join(f"const Tensor& {o}" for o in cpp.out_args(op))
-        lines.append(f"void {s.name}_out({outs}{', ' if params else ''}{params});")
+        lines.append(f"{cpp.out_type(op)} {s.name}_out({outs}{', ' if params else ''}{params});")
     return lines
 
 

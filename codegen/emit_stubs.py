@@ -135,7 +135,9 @@ def public(op: Op) -> list[str]:
     if cpp.has_out(op):
         outs = cpp.out_args(op)
         all_params = ", ".join([f"const Tensor& {o}" for o in outs] + ([params] if params else []))
-        lines.append(f"void {name}_out({all_params}) {call('kOut', ', '.join(outs + ([args] if args else [])))}")
+        written = call("kOut", ", ".join(outs + ([args] if args else []))).replace("return ", "", 1).removesuffix(" }")
+        result = outs[0] if len(outs) == 1 else f"std::tie({', '.join(outs)})"
+        lines.append(f"{cpp.out_type(op)} {name}_out({all_params}) {written} return {result}; }}")
     return lines
 
 

@@ -106,7 +106,8 @@ class DocsTest(unittest.TestCase):
         for declaration in (
             "Tensor scaled(const Tensor& self, const Operand& other, const Scalar& alpha = 1);",
             "const Tensor& scaled_(const Tensor& self, const Operand& other, const Scalar& alpha = 1);",
-            "void scaled_out(const Tensor& out, const Tensor& self, const Operand& other, const Scalar& alpha = 1);",
+            "const Tensor& scaled_out(const Tensor& out, const Tensor& self, const Operand& other, "
+            "const Scalar& alpha = 1);",
             "Tensor scaled(const Operand& other, const Scalar& alpha = 1) const;  // a method of Tensor",
         ):
             self.assertIn(f"\n{declaration}\n", arithmetic)
@@ -119,7 +120,9 @@ class DocsTest(unittest.TestCase):
         self.assertIn("takes floats.", sums)
         self.assertIn("- `self`: `grad`", sums)
         self.assertIn("A primitive: defined by its kernel", sums)
-        self.assertIn("void product_out(const Tensor& values, const Tensor& indices, const Tensor& self", sums)
+        self.assertIn(
+            "std::tuple<const Tensor&, const Tensor&> product_out(const Tensor& values, const Tensor& i", sums
+        )
         self.assertIn("int main() {\n  run();\n}\n```", sums)
         self.assertIn("`indices` is int64.", sums)
         self.assertIn("| `index` | Tensor |  | index |", sums)

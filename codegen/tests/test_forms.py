@@ -45,7 +45,7 @@ class TraitsTest(unittest.TestCase):
         text, _ = emitted(ADD)
         for form in ("kFunction", "kInplace", "kOut"):
             self.assertIn(f"template struct Below<ops::plus_Tensor, {form}>;", text)
-            self.assertIn(f"return Layered<ops::plus_Tensor, {form}>::call(", text)
+            self.assertIn(f" Layered<ops::plus_Tensor, {form}>::call(", text)
 
     def test_a_derived_gradient_decomposes_where_it_is_recorded(self):
         text, autograd = emitted(ADD)

@@ -48,6 +48,18 @@ TEST(OutTest, MustHaveTheResultsShape) {
   });
 }
 
+TEST(OutTest, ReturnsItsOuts) {
+  const Tensor x = tensor({3.0, 1, 2});
+  const Tensor out = tensor({7.0, 7, 7});
+  EXPECT_EQ(&add_out(out, x, 1), &out);
+  EXPECT_EQ(values(neg(add_out(out, x, 1))), (Values{-4, -2, -3}));
+  const Tensor indices = tensor({0, 0, 0}, kInt64);
+  const auto [sorted, order] = sort_out(out, indices, x);
+  EXPECT_EQ(&sorted, &out);
+  EXPECT_EQ(&order, &indices);
+  EXPECT_EQ(values(sorted), (Values{1, 2, 3}));
+}
+
 TEST(OutTest, InPlaceFormsKeepTheirShape) {
   const Tensor x = tensor({1.0, 2, 3});
   const Tensor one = tensor({1.0});
