@@ -1,6 +1,6 @@
 # Writes a CTest entry for each test suite of a GoogleTest program. An entry runs all cases of its suite in one process.
 #
-#   cmake -DPROGRAM=... -DPREFIX=... -DTIMEOUT=... -DLABELS=... -DENTRIES=FILE -P suites.cmake
+#   cmake -DPROGRAM=... -DPREFIX=... -DLABELS=... -DENTRIES=FILE -P suites.cmake
 #
 # The suite `Name` has the cases `Name.*`, `Name/0.*` (typed) and `Instance/Name.*` (parameterized). CTest reports it as
 # skipped if all of its cases are. The cases of an instance `Full` are an entry of their own, `Name.full`, with the
@@ -14,7 +14,7 @@ set(skipped "\\[  PASSED  \\] 0 tests\\.(\n\\[  SKIPPED \\] [^\n]*)+\n*$")
 set(content "")
 macro(entry name filter labels)
   string(APPEND content "add_test(${PREFIX}${name} \"${PROGRAM}\" --gtest_filter=${filter})\n"
-    "set_tests_properties(${PREFIX}${name} PROPERTIES TIMEOUT ${TIMEOUT} LABELS \"${labels}\""
+    "set_tests_properties(${PREFIX}${name} PROPERTIES LABELS \"${labels}\""
     " SKIP_REGULAR_EXPRESSION [=[${skipped}]=])\n")
 endmacro()
 foreach(suite ${suites})
