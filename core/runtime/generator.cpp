@@ -1,9 +1,15 @@
 #include "mytorch/generator.h"
 
+#include <array>
 #include <atomic>
+#include <cstring>
+#include <memory>
 #include <utility>
 
 #include "core/runtime/stream_capture.h"
+#include "mytorch/error.h"
+#include "mytorch/tensor.h"
+#include "mytorch/tensor_values.h"
 
 namespace mytorch {
 
@@ -25,6 +31,26 @@ uint64_t Generator::call() const { return state_->call; }
 void Generator::set_call(uint64_t call) {
   check_effect("set_call", "sets the state of a generator");
   state_->call = call;
+}
+Tensor Generator::get_state() const {
+  using Bytes = std::array<uint8_t, 2 * sizeof(uint64_t)>;
+  const auto bytes = std::make_shared<Bytes>();
+  const std::array<uint64_t, 2> state = {seed(), call()};
+  std::memcpy(bytes->data(), state.data(), bytes->size());
+  const int64_t size[] = {static_cast<int64_t>(bytes->size())};
+  return from_blob(bytes->data(), IntList(size, 1), [bytes](void*) {});
+}
+void Generator::set_state(const Tensor& state) {
+  std::array<uint64_t, 2> values = {};
+  if (!state.defined() || state.dtype() != kUInt8 || !state.device().is_cpu() ||
+      state.numel() != static_cast<int64_t>(sizeof(values)) || !state.is_contiguous()) {
+    fail(ErrorCode::kValue,
+         "[set_state] a generator's state is what get_state() returns: ", sizeof(values),
+         " bytes, contiguous on the CPU");
+  }
+  std::memcpy(values.data(), state.const_data<uint8_t>(), sizeof(values));
+  set_seed(values[0]);
+  set_call(values[1]);
 }
 uint64_t Generator::take(uint64_t calls) const {
   return state_->call.fetch_add(calls, std::memory_order_relaxed);

@@ -8,6 +8,8 @@
 
 #include "core/types/errors.h"
 #include "core/types/holds.h"
+#include "mytorch/result_type.h"
+#include "mytorch/tensor.h"
 
 namespace mytorch {
 namespace {
@@ -111,10 +113,13 @@ void check_whole_number(const OpInfo& op, int arg, const Scalar& value, mt_dtype
 void ResultType::add(const mt_tensor* operand) {
   const bool number = operand->storage == nullptr;
   const int rank = number ? 2 : operand->dl.ndim == 0 ? 1 : 0;
-  ScalarType type = from_abi(operand->dl.dtype);
+  add(rank, from_abi(operand->dl.dtype));
+}
+
+void ResultType::add(int rank, ScalarType type) {
   // A C++ double has the default type.
-  if (number && is_floating_point(type)) type = kFloat32;
-  if (number && is_complex(type)) type = kComplex64;
+  if (rank == 2 && is_floating_point(type)) type = kFloat32;
+  if (rank == 2 && is_complex(type)) type = kComplex64;
   types_[rank] = has_[rank] ? promote_types(types_[rank], type) : type;
   has_[rank] = true;
 }
@@ -128,6 +133,19 @@ ScalarType ResultType::get() const {
     any = true;
   }
   return result;
+}
+
+ScalarType result_type(const Operand& a, const Operand& b) {
+  ResultType result;
+  for (const Operand* operand : {&a, &b}) {
+    if (operand->is_tensor()) {
+      const Tensor tensor = operand->tensor();
+      result.add(tensor.dim() == 0 ? 1 : 0, tensor.dtype());
+    } else if (operand->is_scalar()) {
+      result.add(2, operand->scalar().type());
+    }
+  }
+  return result.get();
 }
 
 }  // namespace mytorch

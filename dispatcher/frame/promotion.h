@@ -14,6 +14,8 @@ class ResultType {
  public:
   // A HOST operand without storage is a number; one with storage is a 0-dim CPU tensor.
   void add(const mt_tensor* operand);
+  // Adds a type of rank 0 (tensors with dimensions), 1 (0-dim tensors) or 2 (numbers).
+  void add(int rank, ScalarType type);
   bool empty() const { return !has_[0] && !has_[1] && !has_[2]; }
   ScalarType get() const;
 

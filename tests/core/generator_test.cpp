@@ -7,6 +7,10 @@
 #include <thread>
 #include <vector>
 
+#include "mytorch/error.h"
+#include "mytorch/ops/narrow.h"
+#include "mytorch/tensor.h"
+
 namespace mytorch {
 namespace {
 
@@ -41,6 +45,21 @@ TEST(GeneratorTest, ContinuesFromACheckpoint) {
   Generator b(a.seed());
   b.set_call(a.call());
   EXPECT_EQ(b.next().call, a.next().call);
+}
+
+TEST(GeneratorTest, StateIsATensor) {
+  Generator a(5);
+  for (int i = 0; i < 3; ++i) a.next();
+  const Tensor state = a.get_state();
+  const mt_random expected = a.next();
+  Generator b(0);
+  b.set_state(state);
+  const mt_random next = b.next();
+  EXPECT_EQ(next.seed, expected.seed);
+  EXPECT_EQ(next.call, expected.call);
+  EXPECT_THROW(b.set_state({}), Error);
+  EXPECT_THROW(b.set_state(narrow(state, 0, 0, 8)), Error);
+  EXPECT_EQ(b.seed(), 5u);
 }
 
 TEST(GeneratorTest, ManualSeedSetsTheDefaultGenerator) {

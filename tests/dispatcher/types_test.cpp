@@ -1,5 +1,6 @@
 // Types that a record does not accept are rejected in every form, before anything is written.
 #include <cmath>
+#include <vector>
 
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/bitwise_or.h"
@@ -8,6 +9,8 @@
 #include "mytorch/ops/neg.h"
 #include "mytorch/ops/sub.h"
 #include "mytorch/ops/where.h"
+#include "mytorch/ops/zeros.h"
+#include "mytorch/result_type.h"
 #include "tests/dispatcher/util.h"
 
 namespace mytorch {
@@ -16,6 +19,19 @@ namespace {
 using testing::expect_error;
 using testing::Values;
 using testing::values;
+
+TEST(TypesTest, ResultTypeIsThatOfASum) {
+  const std::vector<Tensor> tensors = {
+      zeros({2}, kFloat16), zeros({}, kFloat32), zeros({}, kFloat64),  zeros({2}, kInt32),
+      zeros({}, kInt64),    zeros({2}, kBool),   zeros({}, kBFloat16), zeros({2}, kComplex64)};
+  for (const Tensor& a : tensors) {
+    for (const Tensor& b : tensors) EXPECT_EQ(result_type(a, b), add(a, b).dtype());
+    EXPECT_EQ(result_type(a, 2.5), add(a, 2.5).dtype());
+    EXPECT_EQ(result_type(3, a), add(a, 3).dtype());
+  }
+  EXPECT_EQ(result_type(zeros({2}, kFloat16), 2.5), kFloat16);
+  EXPECT_EQ(result_type(zeros({2}, kInt64), 2.5), kFloat32);
+}
 
 TEST(TypesTest, RejectsOperandsOfUnacceptedTypes) {
   const Tensor bools = tensor({1, 0}, kBool);

@@ -8,6 +8,8 @@
 
 namespace mytorch {
 
+class Tensor;
+
 // A counter-based generator: a seed and the number of the next call. Each random operator takes one
 // call number, and every element of its result is a function of (seed, call, index) alone (Philox
 // 4x32-10, Salmon et al., SC 2011), so results do not depend on the number of threads, the vector
@@ -20,6 +22,10 @@ class Generator {
   // The state is (seed, call), where `call` is the next call number; save both in checkpoints.
   uint64_t call() const;
   void set_call(uint64_t call);
+  // The state as 16 bytes, a tensor of type uint8 on the CPU. set_state throws Error(kValue) for
+  // one that get_state did not make.
+  Tensor get_state() const;
+  void set_state(const Tensor& state);
   // Returns the next call number and advances the state.
   mt_random next() const;
   // Advances the state by `calls` call numbers and returns the first.

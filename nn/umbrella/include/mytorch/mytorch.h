@@ -15,6 +15,7 @@
 #include "mytorch/nn.h"
 #include "mytorch/ops.h"
 #include "mytorch/print_options.h"
+#include "mytorch/result_type.h"
 #include "mytorch/special.h"
 #include "mytorch/tensor.h"
 #include "mytorch/tensor_storage.h"
