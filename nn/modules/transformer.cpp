@@ -276,7 +276,7 @@ TransformerEncoder::TransformerEncoder(const TransformerEncoderLayer& layer, int
   for (int64_t i = 0; i < num_layers; ++i) layers.push_back(nn::clone(layer));
   register_module("layers", layers);
   if (!options.norm.is_empty()) {
-    register_module("norm", std::make_shared<LayerNorm>(std::move(options.norm)));
+    register_any({"norm", options.norm.module()});
   }
 }
 
@@ -299,7 +299,7 @@ TransformerDecoder::TransformerDecoder(const TransformerDecoderLayer& layer, int
   for (int64_t i = 0; i < num_layers; ++i) layers.push_back(nn::clone(layer));
   register_module("layers", layers);
   if (!options.norm.is_empty()) {
-    register_module("norm", std::make_shared<LayerNorm>(std::move(options.norm)));
+    register_any({"norm", options.norm.module()});
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -399,6 +400,48 @@ TEST(Forms, OptimizersInArchives) {
   other.load(input);
   EXPECT_EQ(other.lr(), 0.1);
   EXPECT_EQ(other.state_dict().size(), adam.state_dict().size());
+}
+
+TEST(Forms, AbsentNumbersAreNullopt) {
+  const Tensor x = tensor({1.0, 5, 9});
+  EXPECT_TRUE(equal(clamp(x, std::nullopt, 6), tensor({1.0, 5, 6})));
+  const std::optional<double> low = 3;
+  std::optional<Scalar> high;
+  EXPECT_TRUE(equal(x.clamp(low, high), tensor({3.0, 5, 9})));
+  high = 4;
+  EXPECT_TRUE(equal(clamp(x, low, high), tensor({3.0, 4, 4})));
+}
+
+TEST(Forms, StacksTakeANormOfAnyClass) {
+  const TransformerEncoderLayer layer(TransformerEncoderLayerOptions(4, 2).dim_feedforward(8));
+  TransformerEncoder stack(
+      TransformerEncoderOptions(layer, 2).norm(AnyModule(RMSNorm(RMSNormOptions({4})))));
+  stack->eval();
+  TransformerEncoder plain(layer, 2);
+  plain->eval();
+  const Tensor x = randn({3, 1, 4});
+  EXPECT_TRUE(allclose(stack(x), rms_norm(plain(x), {4}), 1e-5, 1e-6));
+  EXPECT_TRUE(stack->named_parameters().contains("norm.weight"));
+  // Copies have parameters of their own.
+  const TransformerEncoder copy = clone(stack);
+  EXPECT_FALSE(
+      copy->named_parameters()["norm.weight"].is_same(stack->named_parameters()["norm.weight"]));
+  EXPECT_EQ(TransformerDecoder(TransformerDecoderLayer(4, 2), 1,
+                               TransformerDecoderArgs{.norm = LayerNorm(4)})
+                ->named_parameters()
+                .contains("norm.bias"),
+            true);
+  EXPECT_FALSE(TransformerEncoder(layer, 1, {.norm = LayerNorm(nullptr)})
+                   ->named_parameters()
+                   .contains("norm.weight"));
+}
+
+TEST(Forms, GroupsTakeBuilders) {
+  optim::SGD optimizer({tensor({1.0}).requires_grad_()}, optim::SGDOptions(0.1));
+  optimizer.add_param_group({tensor({2.0}).requires_grad_()},
+                            optim::SGDOptions(0.01).momentum(0.5));
+  EXPECT_EQ(optimizer.lr(1), 0.01);
+  EXPECT_EQ(optimizer.momentum(1), 0.5);
 }
 
 }  // namespace

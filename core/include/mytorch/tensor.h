@@ -60,6 +60,11 @@ class Operand {
   Operand(const Scalar& scalar) : scalar_(scalar) {}  // NOLINT
   template <detail::AnyNumber T>
   Operand(T value) : Operand(Scalar(value)) {}  // NOLINT
+  Operand(std::nullopt_t) {}                    // NOLINT: clamp(x, std::nullopt, 3)
+  template <class T>
+  requires(std::is_constructible_v<Scalar, T>) Operand(const std::optional<T>& value) {  // NOLINT
+    if (value.has_value()) scalar_ = Scalar(*value);
+  }
 
   bool present() const { return is_tensor() || is_scalar(); }
   bool is_tensor() const { return impl_ != nullptr; }

@@ -2,6 +2,8 @@
 // 2017).
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -154,8 +156,25 @@ class TransformerEncoderLayer final : public Callable<TransformerEncoderLayer> {
   BuiltOptions<TransformerLayerAllArgs> options;
 };
 
+// The norm of a stack's output: a module of any class, or none.
+class StackNorm {
+ public:
+  StackNorm() = default;
+  StackNorm(std::nullptr_t) {}                             // NOLINT
+  StackNorm(AnyModule norm) : module_(std::move(norm)) {}  // NOLINT
+  template <std::derived_from<Module> M>
+  StackNorm(M norm) {  // NOLINT: `.norm = LayerNorm(512)`
+    if (!norm.is_empty()) module_ = AnyModule(std::move(norm));
+  }
+  bool is_empty() const { return module_.is_empty(); }
+  const AnyModule& module() const { return module_; }
+
+ private:
+  AnyModule module_;
+};
+
 struct TransformerEncoderArgs {
-  LayerNorm norm = nullptr;  // of the output, unless empty
+  StackNorm norm = {};  // of the output, unless empty
 };
 using TransformerEncoderOptions = Options<TransformerEncoderArgs, TransformerEncoderLayer, int64_t>;
 

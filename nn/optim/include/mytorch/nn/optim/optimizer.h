@@ -247,6 +247,10 @@ class OptimizerWith : public Optimizer {
   void add_param_group(std::vector<Tensor> parameters, Args options) {
     add_group(std::move(parameters), std::move(options));
   }
+  template <std::convertible_to<Options> O>
+  void add_param_group(std::vector<Tensor> parameters, const O& options) {
+    add_group(std::move(parameters), Options(options).args());
+  }
 
   // The options of a group. Changes take effect in the next step(), which throws Error(kValue) if
   // they have no meaning; a learning rate that a captured step reads changes by set_lr alone.
@@ -262,7 +266,7 @@ class OptimizerWith : public Optimizer {
  protected:
   virtual void update(const Batch& batch, const Args& options) = 0;
   static const char* refusal_of(const Tensor& /*parameter*/) { return nullptr; }
-  // The same as options(group), for reading alone: it does not count as a change.
+  // The same as options(group), for reading alone.
   const Args& args_of(size_t group) const { return options(group); }
   void check_options(const OptimizerOptions& options) const final {
     const auto* own = dynamic_cast<const Options*>(&options);
