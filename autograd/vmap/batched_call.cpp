@@ -7,11 +7,19 @@
 #include "core/types/errors.h"
 #include "dispatcher/frame/kernel_call.h"
 #include "mytorch/grad_mode.h"
+#include "mytorch/ops/add.h"
 #include "mytorch/ops/clone.h"
 #include "mytorch/ops/expand.h"
+#include "mytorch/ops/flatten.h"
+#include "mytorch/ops/full.h"
+#include "mytorch/ops/narrow.h"
+#include "mytorch/ops/real.h"
 #include "mytorch/ops/select.h"
 #include "mytorch/ops/stack.h"
+#include "mytorch/ops/sum.h"
+#include "mytorch/ops/to.h"
 #include "mytorch/ops/unsqueeze.h"
+#include "mytorch/ops/zeros.h"
 
 namespace mytorch::autograd::batch {
 namespace {
@@ -36,6 +44,24 @@ void warn_loop(const OpInfo& op) {
 const Tensor* tensor_in(const Value& value) {
   const auto* tensor = std::get_if<Tensor>(&value.variant());
   return tensor != nullptr && tensor->defined() ? tensor : nullptr;
+}
+
+// Returns no examples of the shape of `example`, as a function of the parts: their gradients are
+// zeros, whatever their values.
+Tensor no_examples(const Tensor& example, const std::vector<std::vector<BatchedArg>>& parts) {
+  std::vector<int64_t> sizes = example.sizes().vec();
+  sizes.insert(sizes.begin(), 0);
+  Tensor none = mytorch::zeros(sizes, example.dtype(), example.device());
+  if (!is_differentiable(example.dtype())) return none;
+  for (const std::vector<BatchedArg>& list : parts) {
+    for (const BatchedArg& part : list) {
+      if (!part.tensor.defined() || !is_differentiable(part.tensor.dtype())) continue;
+      Tensor zero = mytorch::sum(mytorch::narrow(mytorch::flatten(part.tensor), 0, 0, 0));
+      if (!example.is_complex()) zero = mytorch::real(zero);
+      none = mytorch::add(none, mytorch::to(zero, example.device(), example.dtype()));
+    }
+  }
+  return none;
 }
 
 }  // namespace
@@ -157,7 +183,7 @@ std::vector<Value> BatchedCall::run(BatchRule rule) {
     shared = true;
     return originals_.empty() ? results : wrapped();
   }
-  if (rule != nullptr) {
+  if (rule != nullptr && (size() > 0 || !needs_examples(rule))) {
     bool covered;
     {
       const BatchScope scope(outside());
@@ -211,6 +237,7 @@ std::vector<Value> BatchedCall::wrapped() {
   return found;
 }
 
+// Without examples, computes one of zeros or ones, for the types and shapes of the results.
 std::vector<Value> BatchedCall::loop() {
   for (int i = 0; i < op.num_args; ++i) {
     if (op.args[i].written && (parts[i].size() != 1 || !parts[i][0].batched)) {
@@ -228,18 +255,37 @@ std::vector<Value> BatchedCall::loop() {
   {
     const BatchScope scope(outside());
     const std::vector<std::vector<BatchedArg>> all_parts = parts;
-    for (int64_t b = 0; b < size(); ++b) {
+    const auto compute = [&](const auto& example_of) {
       for (size_t i = 0; i < parts.size(); ++i) {
         for (size_t k = 0; k < parts[i].size(); ++k) {
           const BatchedArg& from = all_parts[i][k];
-          if (from.batched) parts[i][k].tensor = mytorch::select(from.tensor, 0, b);
+          if (from.batched) parts[i][k].tensor = example_of(from.tensor);
         }
       }
       if (same && at >= 0) generator.set_call(call);
       invoke_parts();
       rows.push_back(std::move(results));
+    };
+    for (int64_t b = 0; b < size(); ++b) {
+      compute([&](const Tensor& batch) { return mytorch::select(batch, 0, b); });
     }
-    warn_loop(op);
+    if (size() == 0) {
+      const NoGradGuard no_grad;
+      const auto compute_of = [&](int64_t value) {
+        compute([&](const Tensor& batch) {
+          const std::vector<int64_t> sizes = batch.sizes().vec();
+          return mytorch::full(IntList(sizes.data() + 1, sizes.size() - 1), value, batch.dtype(),
+                               batch.device());
+        });
+      };
+      try {
+        compute_of(0);  // indices of rows, of which there may be one
+      } catch (const Error&) {
+        compute_of(1);  // weights, pivots
+      }
+    } else {
+      warn_loop(op);
+    }
     results.clear();
     const auto stacked = [&](const auto& tensor_of) {
       std::vector<Tensor> column;
@@ -255,7 +301,7 @@ std::vector<Value> BatchedCall::loop() {
                "where(mask, x, 0)");
         }
       }
-      return mytorch::stack(column);
+      return size() == 0 ? no_examples(column[0], all_parts) : mytorch::stack(column);
     };
     for (size_t r = 0; r < rows[0].size(); ++r) {
       if (std::holds_alternative<Tensor>(rows[0][r].variant())) {

@@ -55,6 +55,16 @@ const absl::flat_hash_map<std::string_view, BatchRule>& by_name() {
 
 }  // namespace
 
+bool needs_examples(BatchRule rule) {
+  using namespace rules;
+  for (const BatchRule each : {convolution, convolution_backward_input, convolution_backward_weight,
+                               pooling, embedding_dense_backward, attention, random_permutation,
+                               random_like, multinomial, dropout, random_write}) {
+    if (rule == each) return true;
+  }
+  return false;
+}
+
 BatchRule find_rule(const OpInfo& op) {
   if (const auto found = by_name().find(op.name); found != by_name().end()) return found->second;
   switch (op.meaning) {

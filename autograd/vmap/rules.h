@@ -31,6 +31,8 @@ using BatchRule = bool (*)(BatchedCall& call);
 
 // Returns the rule of an operator, or null: its body or a loop then computes it.
 BatchRule find_rule(const OpInfo& op);
+// Returns whether a rule divides by the number of examples, or takes one of them.
+bool needs_examples(BatchRule rule);
 
 // A tensor argument: its value, or an unbatched tensor.
 struct BatchedArg {

@@ -1,4 +1,5 @@
 // Rules of operators along dimensions, and of views.
+#include <algorithm>
 #include <optional>
 
 #include "autograd/vmap/rule_functions.h"
@@ -8,6 +9,7 @@
 #include "mytorch/ops/prod.h"
 #include "mytorch/ops/reshape.h"
 #include "mytorch/ops/squeeze.h"
+#include "mytorch/ops/unsqueeze.h"
 
 namespace mytorch::autograd::batch::rules {
 namespace {
@@ -16,6 +18,18 @@ bool names_dim(std::string_view arg) { return arg.substr(0, 3) == "dim"; }
 
 bool names_sizes(std::string_view arg) {
   return is_one_of(arg, {"size", "input_sizes", "input_size"});
+}
+
+// Replaces -1 in the sizes of a view of an example, which a batch without examples does not tell.
+Sizes whole(Sizes sizes, const Tensor& batch) {
+  if (std::count(sizes.begin(), sizes.end(), -1) != 1) return sizes;
+  int64_t elements = 1, given = 1;
+  for (int64_t d = 1; d < batch.dim(); ++d) elements *= batch.size(d);
+  for (const int64_t size : sizes) given *= size == -1 ? 1 : size;
+  for (int64_t& size : sizes) {
+    if (size == -1 && given > 0 && elements % given == 0) size = elements / given;
+  }
+  return sizes;
 }
 
 }  // namespace
@@ -86,8 +100,7 @@ bool reduced(BatchedCall& call) {
   }
   const Tensor& value = call.first().tensor;
   const int64_t rank = call.first().rank;
-  const Tensor flat =
-      rank == 1 ? value : mytorch::reshape(value, {call.size(), value.numel() / call.size()});
+  const Tensor flat = rank == 1 ? value : mytorch::flatten(mytorch::unsqueeze(value, 1), 1);
   if (call.name() == "max") {
     call.results = {mytorch::amax(flat, 1)};
   } else if (call.name() == "min") {
@@ -118,7 +131,7 @@ bool view(BatchedCall& call) {
   if (call.name() == "view") {
     const int size = call.find("size");
     if (size >= 0) {
-      call.args[size] = prefixed(call.size(), call.ints(size));
+      call.args[size] = prefixed(call.size(), whole(call.ints(size), x));
     } else if (self.rank == 0) {
       return false;  // of another type: the batch would be the dimension that grows or shrinks
     }

@@ -50,7 +50,7 @@ bool index_select(BatchedCall& call) {
 bool join(BatchedCall& call) {
   const std::vector<BatchedArg*> parts = call.all();
   const auto passed_over = [](const BatchedArg& part) {  // empty 1-dim tensors, as cat does
-    return part.rank == 1 && part.tensor.numel() == 0;
+    return part.rank == 1 && part.tensor.size(-1) == 0;
   };
   std::vector<BatchedArg> kept;
   for (BatchedArg* part : parts) {

@@ -75,11 +75,6 @@ BatchInputs batch_of(const std::vector<Tensor>& inputs, const BatchDims& in_dims
         "[vmap] no input has a batch dimension: give at least one a number in in_dims, or call the "
         "function itself");
   }
-  if (found.size == 0) {
-    fail(ErrorCode::kShape, "[vmap] input ", first, ", of shape ",
-         shape_str(inputs[static_cast<size_t>(first)].sizes()),
-         ", has no examples: skip the call for an empty batch");
-  }
   return found;
 }
 

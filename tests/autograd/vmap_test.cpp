@@ -1,6 +1,9 @@
 #include "mytorch/autograd/vmap.h"
 
 #include <cmath>
+#include <functional>
+#include <limits>
+#include <tuple>
 
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/functional.h"
@@ -27,6 +30,8 @@ Tensor loop(F f, const Tensor& xs) {
   for (int64_t i = 0; i < xs.size(0); ++i) each.push_back(f(xs[i]));
   return stack(each);
 }
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 Tensor drawn(IntList sizes, uint64_t seed) { return randn(sizes, kFloat32, {}, Generator(seed)); }
 
@@ -328,7 +333,6 @@ TEST(VmapErrors, SayWhatToWrite) {
                "no input has a batch dimension");
   EXPECT_ERROR(vmap([](const Tensor& a, const Tensor& b) { return a + b; })(xs, ones({4, 3})),
                "has 5 examples and input 1, of shape (4, 3), has 4");
-  EXPECT_ERROR(vmap([](const Tensor& x) { return x; })(ones({0, 3})), "has no examples");
   EXPECT_ERROR(vmap([](const Tensor& x) { return x; })(scalar_tensor(1)), "is 0-dim");
   EXPECT_ERROR(vmap([](const Tensor& x) { return x.requires_grad_().sum().backward(), x; })(xs),
                "use grad or vjp");
@@ -362,6 +366,129 @@ TEST(Vmap, RunsCustomOperatorsForEachExample) {
   const Tensor xs = drawn({5, 3}, 1);
   const auto f = [](const Tensor& x) { return call("vmap_test::scaled", {x, 2.0})[0].tensor(); };
   expect_near(vmap(f)(xs), xs * 2 / xs.sum(1, true));
+}
+
+// ---- no examples ----
+
+TEST(Vmap, ABatchMayHaveNoExamples) {
+  const Tensor w = full({4, 3}, kNaN, kFloat32);
+  const Tensor table = drawn({5, 3}, 1), kernels = drawn({2, 3, 2, 2}, 2);
+  const std::vector<std::tuple<const char*, std::vector<int64_t>, std::function<Tensor(Tensor)>>>
+      functions = {
+          {"sum", {3}, [](const Tensor& x) { return x.sin().sum(); }},
+          {"max", {3}, [](const Tensor& x) { return x.max(); }},
+          {"prod", {3, 2}, [](const Tensor& x) { return x.prod(); }},
+          {"argmax", {3, 2}, [](const Tensor& x) { return x.argmax(); }},
+          {"number",
+           {},
+           [](const Tensor& x) {
+             return (x * 2).reshape({1, 1}).max();
+           }},
+          {"view",
+           {3, 4},
+           [](const Tensor& x) {
+             return x.view({2, -1}).sum(1);
+           }},
+          {"expand",
+           {3, 1},
+           [](const Tensor& x) {
+             return x.expand({-1, 4}) * 1;
+           }},
+          {"cat",
+           {3},
+           [](const Tensor& x) {
+             return cat({x, ones({2}), zeros({0})});
+           }},
+          {"stack",
+           {3},
+           [](const Tensor& x) {
+             return stack({x, ones({3})}, 1);
+           }},
+          {"mv", {3}, [&](const Tensor& x) { return mv(w, x); }},
+          {"outer",
+           {3},
+           [](const Tensor& x) {
+             return matmul(outer(x, x), ones({3, 2}));
+           }},
+          {"sort", {3}, [](const Tensor& x) { return std::get<0>(sort(x)); }},
+          {"softmax", {3, 2}, [](const Tensor& x) { return softmax(x, 0); }},
+          {"norm", {3, 2}, [](const Tensor& x) { return layer_norm(x, {2}, ones({2})); }},
+          {"embedding", {3}, [&](const Tensor& x) { return embedding(table, x.to(kInt64)); }},
+          {"conv", {1, 3, 5, 5}, [&](const Tensor& x) { return conv2d(x, kernels); }},
+          {"own kernels",
+           {2, 3, 2, 2},
+           [](const Tensor& x) {
+             return conv2d(ones({1, 3, 4, 4}), x);
+           }},
+          {"pool",
+           {2, 3, 4, 4},
+           [](const Tensor& x) {
+             return max_pool2d(x, {2, 2});
+           }},
+          {"attention",
+           {1, 2, 5, 4},
+           [](const Tensor& x) { return scaled_dot_product_attention(x, x, x); }},
+          {"inverse", {3, 3}, [](const Tensor& x) { return linalg_inv(x + eye(3)); }},
+          {"eigenvalues", {3, 3}, [](const Tensor& x) { return linalg_eigvalsh(x); }},
+          {"write", {3}, [](const Tensor& x) { return zeros_like(x).copy_(x).add_(1); }},
+          {"shared",
+           {3},
+           [](const Tensor&) {
+             return ones({2, 2});
+           }},
+          {"gradient",
+           {3},
+           [](const Tensor& x) {
+             return autograd::vjp([](const Tensor& y) { return y.pow(3).sum(); }, x).second;
+           }},
+      };
+  for (const auto& [name, sizes, f] : functions) {
+    std::vector<int64_t> none = {0}, one = {1};
+    none.insert(none.end(), sizes.begin(), sizes.end());
+    one.insert(one.end(), sizes.begin(), sizes.end());
+    const Tensor y = vmap(f)(zeros(none)), expected = vmap(f)(full(one, 4.0));
+    std::vector<int64_t> shape = expected.sizes().vec();
+    shape[0] = 0;
+    EXPECT_EQ(y.sizes().vec(), shape) << name;
+    EXPECT_EQ(y.dtype(), expected.dtype()) << name;
+  }
+}
+
+TEST(Vmap, NoExamplesGiveGradientsOfZeros) {
+  const auto zeros_by = [](const std::function<Tensor(Tensor, Tensor)>& f, Tensor w, Tensor xs) {
+    w.requires_grad_();
+    xs.requires_grad_();
+    const Tensor y = vmap(f, {std::nullopt, 0})(w, xs);
+    y.sum().backward();
+    EXPECT_TRUE(equal(w.grad(), zeros_like(w))) << w.grad();
+    EXPECT_EQ(xs.grad().sizes().vec(), xs.sizes().vec());
+  };
+  zeros_by([](const Tensor& w, const Tensor& x) { return w * log(x); }, full({3}, kNaN),
+           zeros({0, 3}));
+  // Its rule folds the batch.
+  zeros_by([](const Tensor& w, const Tensor& x) { return conv2d(x, w); }, full({2, 3, 2, 2}, kNaN),
+           zeros({0, 1, 3, 5, 5}));
+  // It has no rule.
+  zeros_by([](const Tensor& w, const Tensor& x) { return linalg_solve(w, x); }, eye(3).clone(),
+           zeros({0, 3, 2}));
+}
+
+TEST(Vmap, NoExamplesDrawNoNumbers) {
+  for (const char* randomness : {"different", "same"}) {
+    const auto sizes_of = [&](const auto& f) {
+      return vmap(f, 0, 0, {.randomness = randomness})(zeros({0, 4})).sizes().vec();
+    };
+    const std::vector<int64_t> expected = {0, 4};
+    EXPECT_EQ(sizes_of([](const Tensor& x) { return x + rand({4}); }), expected);
+    EXPECT_EQ(sizes_of([](const Tensor& x) { return x + rand_like(x); }), expected);
+    EXPECT_EQ(sizes_of([](const Tensor& x) { return x + randperm(4); }), expected);
+    EXPECT_EQ(sizes_of([](const Tensor& x) { return dropout(x, 0.5, true); }), expected);
+    EXPECT_EQ(sizes_of([](const Tensor& x) { return zeros_like(x).uniform_(); }), expected);
+    EXPECT_EQ(sizes_of([](const Tensor& x) { return bernoulli(x.sigmoid()); }), expected);
+    EXPECT_EQ(sizes_of([](const Tensor& x) { return multinomial(x, 4, true); }), expected);
+  }
+  EXPECT_ERROR(vmap([](const Tensor& x) { return x + rand({4}); })(zeros({0, 4})),
+               "random numbers inside vmap");
 }
 
 }  // namespace
