@@ -40,15 +40,15 @@ namespace {
 // The history of the results of a once-differentiable backward.
 class NotDifferentiable final : public Node {
  public:
-  explicit NotDifferentiable(const char* function) : function_(function) {}
-  const char* name() const override { return "NotDifferentiable"; }
+  NotDifferentiable(const char* function, const char* why) : function_(function), why_(why) {}
+  const char* name() const override { return function_; }
   void apply(Tensor*, Tensor*) override {
-    fail(ErrorCode::kUnsupported, "[", function_,
-         "] its backward was marked once_differentiable, but is being differentiated");
+    fail(ErrorCode::kUnsupported, "[", function_, "] ", why_);
   }
 
  private:
   const char* function_;
+  const char* why_;
 };
 
 bool contains(const std::vector<Tensor>& list, const Tensor& tensor) {
@@ -211,7 +211,7 @@ void FunctionNode::apply(Tensor* grads, Tensor* out) {
   std::optional<AutocastScope> autocast;
   if (autocast_.enabled()) autocast.emplace(autocast_);
   std::vector<Tensor> results;
-  if (context.once_differentiable_) {
+  if (context.once_differentiable_ != nullptr) {
     NoGradGuard no_grad;
     results = backward_(&context, gradients);
   } else {
@@ -231,10 +231,11 @@ void FunctionNode::apply(Tensor* grads, Tensor* out) {
   for (uint32_t i = 0; i < num_edges(); ++i) {
     if (wants(i) && results[i].defined()) out[i] = std::move(results[i]);
   }
-  if (!context.once_differentiable_ || !differentiated) return;
+  if (context.once_differentiable_ == nullptr || !differentiated) return;
   // A node that refuses, with edges to all that the gradients depend on, so that a search for a
   // path finds it.
-  auto refusal = make_node<NotDifferentiable>(num_edges() + num_inputs(), num_edges(), name_);
+  auto refusal = make_node<NotDifferentiable>(num_edges() + num_inputs(), num_edges(), name_,
+                                              context.once_differentiable_);
   for (uint32_t k = 0; k < num_edges(); ++k) NodeAccess::set_edge(refusal.get(), k, edges()[k]);
   for (uint32_t k = 0; k < num_inputs(); ++k) {
     if (!gradients[k].defined() || !requires_grad(gradients[k])) continue;

@@ -270,7 +270,9 @@ void Joint::attach(const std::shared_ptr<Joint>& joint, const std::vector<Tensor
   autograd::FunctionContext* context = call.begin();
   context->saved_data["joint"] = joint;
   context->saved_data["arguments"] = arguments.size();
-  context->mark_once_differentiable();
+  context->mark_once_differentiable(
+      "second derivatives through a compiled function are not recorded: take both derivatives "
+      "inside of the function that is compiled");
   std::vector<Tensor> constant;
   for (size_t i = 0; i < results->size(); ++i) {
     if (!joint->differentiable_[i] && (*results)[i].defined()) constant.push_back((*results)[i]);

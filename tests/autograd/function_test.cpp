@@ -307,5 +307,23 @@ TEST(Function, SavedDataConvertsNumbersAndRefusesTheRest) {
   EXPECT_ERROR(data["none"].toTensor(), "the value is missing, not a Tensor");
 }
 
+struct OnceWithReason : Function<OnceWithReason> {
+  static constexpr const char* kName = "OnceWithReason";
+  static Tensor forward(FunctionContext* ctx, const Tensor& x) {
+    ctx->mark_once_differentiable("the reason");
+    return x * 2;
+  }
+  static Tensors backward(FunctionContext*, const Tensors& grads) { return {grads[0] * 2}; }
+};
+
+TEST(Function, OnceDifferentiableGivesItsReason) {
+  const Tensor x = leaf({3});
+  const Tensor weight = leaf({1});
+  const Tensor g =
+      autograd::grad({OnceWithReason::apply(x)}, {x}, {weight}, {.create_graph = true})[0];
+  EXPECT_ERROR(g.backward(), "[OnceWithReason] the reason");
+  EXPECT_EQ(error_of([&] { g.backward(); }).find("NotDifferentiable"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace mytorch

@@ -66,8 +66,13 @@ class FunctionContext {
   // Whether backward receives zeros (the default) or undefined tensors for results without a
   // gradient.
   void set_materialize_grads(bool materialize) { materialize_ = materialize; }
-  // Declares that backward is not differentiable: differentiating its results throws.
-  void mark_once_differentiable() { once_differentiable_ = true; }
+  // Declares that backward is not differentiable: differentiating its results throws, with the text
+  // `why` after the name of the function.
+  void mark_once_differentiable(
+      const char* why =
+          "its backward was marked once_differentiable, but is being differentiated") {
+    once_differentiable_ = why;
+  }
 
   // In backward: returns the saved tensors. Throws Error(kValue) if one was modified since, or
   // freed.
@@ -94,7 +99,7 @@ class FunctionContext {
   std::vector<char> needs_;  // before backward
   const FunctionNode* node_ = nullptr;
   bool materialize_ = true;
-  bool once_differentiable_ = false;
+  const char* once_differentiable_ = nullptr;  // why, if it is
 };
 using AutogradContext = FunctionContext;  // libtorch's name
 
