@@ -91,12 +91,7 @@ struct Cache::Impl {
   }
 
   std::vector<Tensor> run(const std::vector<Tensor>& arguments,
-                          const std::vector<double>& constants, const Function& function) {
-    for (const Tensor& argument : arguments) {
-      if (!argument.defined()) {
-        fail(ErrorCode::kValue, "[compile] an argument is undefined: give a tensor");
-      }
-    }
+                          const std::vector<uint64_t>& constants, const Function& function) {
     // Inside another recording, the function becomes a part of it.
     if ((thread_state.wanted & kLayerCapture) != 0 || allowed == CompileSwitch::kOff)
       return function();
@@ -126,16 +121,41 @@ struct Cache::Impl {
         return replay_beside(found, arguments, function);
       }
     }
+    if (rests()) {
+      stats.reason = absl::StrCat(
+          "recordings were not used again, so that calls run the function as it is: ", reason);
+      return function();
+    }
     return record(arguments, std::move(call), function, reason);
   }
 
   void keep(CachedRecording recording) {
     recordings.push_front(std::move(recording));
-    if (static_cast<int64_t>(recordings.size()) > options.cache_size) recordings.pop_back();
+    if (static_cast<int64_t>(recordings.size()) <= options.cache_size) return;
+    if (recordings.back().plan == nullptr) ++unused;
+    recordings.pop_back();
+  }
+
+  // Returns whether to run the function as it is, which takes less time than recording it in vain:
+  // once kMostUnused recordings in a row were dropped without a replay, between further trials,
+  // which become rarer.
+  bool rests() {
+    constexpr int64_t kMostUnused = 8, kLongestRest = int64_t{1} << 16;
+    if (unused < kMostUnused) return false;
+    if (rested < rest) {
+      ++rested;
+      ++stats.unrecorded;
+      return true;
+    }
+    rested = 0;
+    rest = std::min(2 * rest, kLongestRest);
+    return false;
   }
 
   std::vector<Tensor> replay(CachedRecording& recording, const std::vector<Tensor>& arguments) {
     ++stats.replayed;
+    unused = rested = 0;
+    rest = kFirstRest;
     std::vector<Tensor> results;
     if (recording.plan != nullptr) {
       results = recording.plan->run(arguments);
@@ -329,6 +349,10 @@ struct Cache::Impl {
   std::optional<std::vector<TensorGuard>> kept;
   SegmentTree tree;
   bool breaks = false;  // whether the function has had one, or keeps state
+  static constexpr int64_t kFirstRest = 16;
+  int64_t unused = 0;         // recordings that were dropped since the last replay, none replayed
+  int64_t rest = kFirstRest;  // calls between two trials to record, if too many were
+  int64_t rested = 0;         // of them, those that are over
   CompileStats stats;
   std::recursive_mutex calls;
 };
@@ -337,7 +361,7 @@ Cache::Cache(const CompileOptions& options) : impl_(std::make_unique<Impl>(optio
 Cache::~Cache() = default;
 
 std::vector<Tensor> Cache::run(const std::vector<Tensor>& arguments,
-                               const std::vector<double>& constants, const Function& function) {
+                               const std::vector<uint64_t>& constants, const Function& function) {
   // Recordings and plans have memory of their own, so calls of several threads follow each other.
   // The function may call itself.
   const std::lock_guard<std::recursive_mutex> lock(impl_->calls);

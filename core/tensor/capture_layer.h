@@ -39,6 +39,8 @@ struct CaptureTable {
   void (*caches)(const Tensor& tensor);
   // The recording depends on a state, as it is now.
   void (*depends)(std::shared_ptr<RecordedState> state);
+  // Returns a number of the recording that no other has, or 0 if there is none.
+  uint64_t (*recording)();
 };
 // Set once, while the graph library is initialized. Nothing is recorded before.
 extern const CaptureTable* capture_table;

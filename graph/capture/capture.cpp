@@ -79,8 +79,13 @@ void unrecorded(bool begins) {
 
 void depends(std::shared_ptr<RecordedState> state) {
   if (active == nullptr || active->is_middle) return;
-  active->recorded.states.push_back(std::move(state));
+  std::vector<std::shared_ptr<RecordedState>>& states = active->recorded.states;
+  if (std::find(states.begin(), states.end(), state) == states.end()) {
+    states.push_back(std::move(state));
+  }
 }
+
+uint64_t recording() { return active == nullptr || active->is_middle ? 0 : active->number; }
 
 void effect(const char* op, const char* what) {
   if (splits != nullptr) splits->effect(op);
@@ -106,8 +111,8 @@ void uncaptured() {
   if (splits != nullptr) splits->uncaptured();
 }
 
-constexpr CaptureTable kTable = {host_access,  grad_read, grad_written, keeps,
-                                 keeps_memory, assigned,  caches,       depends};
+constexpr CaptureTable kTable = {host_access, grad_read, grad_written, keeps,    keeps_memory,
+                                 assigned,    caches,    depends,      recording};
 
 [[maybe_unused]] const bool installed = [] {
   capture_table = &kTable;

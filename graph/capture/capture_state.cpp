@@ -205,6 +205,11 @@ bool OperatorCapture::State::is_between(uint64_t id, uint64_t begin, uint64_t en
          (block(id) == block(end) && id < end && block(end) != block(begin));
 }
 
+uint64_t OperatorCapture::State::next_number() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
 uint64_t OperatorCapture::State::new_storage_id() {
   const Tensor marker = Tensor::adopt(new_tensor(nullptr, 0, kUInt8, Device(), 0));
   return marker.impl()->storage->abi.id;

@@ -16,10 +16,11 @@ namespace mytorch::graph {
 
 struct OperatorCapture::State {
   Recorded recorded;
-  bool is_middle = false;           // of a function that has breaks
-  std::vector<Trace::Note> notes;   // of each node
-  std::vector<uint64_t> storages;   // of each buffer
-  std::vector<uint8_t> alignments;  // of each buffer
+  const uint64_t number = next_number();  // from 1
+  bool is_middle = false;                 // of a function that has breaks
+  std::vector<Trace::Note> notes;         // of each node
+  std::vector<uint64_t> storages;         // of each buffer
+  std::vector<uint8_t> alignments;        // of each buffer
   // By the id of the storage. Ids are never reused.
   absl::flat_hash_map<uint64_t, int32_t> buffers;
   std::vector<std::vector<ValueId>> values_of;  // a buffer
@@ -34,6 +35,8 @@ struct OperatorCapture::State {
   };
   absl::flat_hash_map<const TensorImpl*, size_t> leaf_index;
   std::vector<TouchedLeaf> leaves;
+
+  static uint64_t next_number();
 
   Graph& graph() { return recorded.graph; }
 

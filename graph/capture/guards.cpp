@@ -128,7 +128,8 @@ const char* has_changed(const Recorded& recorded) {
   return nullptr;
 }
 
-Guards guards_of_call(const std::vector<Tensor>& arguments, const std::vector<double>& constants) {
+Guards guards_of_call(const std::vector<Tensor>& arguments,
+                      const std::vector<uint64_t>& constants) {
   Guards guards;
   guards.arguments = guards_of(arguments);
   guards.constants = constants;
@@ -159,8 +160,8 @@ void Guards::note_replaced(const Recorded& recorded) {
   for (const Tensor& view : recorded.views) views_replaced.push_back(watch_replaced(view.impl()));
 }
 
-const char* Guards::mismatch(const std::vector<Tensor>& tensors, const std::vector<double>& numbers,
-                             const Recorded& recorded) {
+const char* Guards::mismatch(const std::vector<Tensor>& tensors,
+                             const std::vector<uint64_t>& numbers, const Recorded& recorded) {
   if (constants != numbers) return "a number among the arguments has another value";
   if (!hold(arguments, tensors)) {
     return "an argument has another type, shape, layout or device, or shares memory differently";

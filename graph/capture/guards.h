@@ -41,7 +41,7 @@ struct ThreadGuard {
 // What a recording took for granted.
 struct Guards {
   std::vector<TensorGuard> arguments;
-  std::vector<double> constants;
+  std::vector<uint64_t> constants;  // see flatten in mytorch/compile.h
   ThreadGuard thread;
   uint64_t epoch = 0;  // of the library's options
   std::vector<TensorGuard> outside;
@@ -58,7 +58,7 @@ struct Guards {
   // Notes the assignments to variables until now, which the function itself made.
   void note_replaced(const Recorded& recorded);
   // Returns why the recording does not hold for a call, or null.
-  const char* mismatch(const std::vector<Tensor>& tensors, const std::vector<double>& numbers,
+  const char* mismatch(const std::vector<Tensor>& tensors, const std::vector<uint64_t>& numbers,
                        const Recorded& recorded);
 };
 
@@ -67,6 +67,6 @@ struct Guards {
 const char* has_changed(const Recorded& recorded);
 
 // Returns what is known of a call before the function runs.
-Guards guards_of_call(const std::vector<Tensor>& arguments, const std::vector<double>& constants);
+Guards guards_of_call(const std::vector<Tensor>& arguments, const std::vector<uint64_t>& constants);
 
 }  // namespace mytorch::graph

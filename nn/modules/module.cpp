@@ -1,9 +1,13 @@
 #include "mytorch/nn/module.h"
 
+#include <atomic>
+#include <cstdint>
+#include <memory>
 #include <typeinfo>
 #include <utility>
 #include <vector>
 
+#include "core/tensor/capture_layer.h"
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/options_epoch.h"
@@ -11,6 +15,29 @@
 #include "nn/modules/names.h"
 
 namespace mytorch::nn {
+
+// The mode of a module, for the recordings that have read it. They hold as long as it is what they
+// read, also if it was another one meanwhile.
+struct Module::RecordedMode {
+  enum Mode : int8_t { kEvaluation, kTraining, kNone };
+  struct Expected final : RecordedState {
+    const RecordedMode* mode;
+    Mode expected;
+    const char* refresh() override {
+      return mode->now == expected ? nullptr : "the training mode of a module has changed";
+    }
+  };
+
+  explicit RecordedMode(bool training) : now(Mode(training)) {
+    for (const Mode each : {kEvaluation, kTraining}) {
+      states[each].mode = this;
+      states[each].expected = each;
+    }
+  }
+  std::atomic<Mode> now;  // kNone: the module is gone
+  uint64_t set_by = 0;    // the recording that has set the mode
+  Expected states[2];
+};
 
 Module::Module() = default;
 Module::Module(std::nullptr_t) : empty_(true) {}
@@ -35,6 +62,7 @@ Module::Module(Module&& other) noexcept : Module(std::as_const(other)) {}
 
 Module::~Module() {
   note_change();
+  if (recorded_mode_ != nullptr) recorded_mode_->now = RecordedMode::kNone;
   CloneMemo::forget(this);
   if (copies_ != nullptr) copies_->remove(this);
 }
@@ -56,7 +84,7 @@ Module& Module::operator=(const Module& other) {
   tensors_ = other.tensors_;
   children_ = std::move(children);
   hooks_ = other.hooks_;
-  training_ = other.training_;
+  set_mode(other.training_);
   lazy_ = other.lazy_;
   empty_ = other.empty_;
   parametrized_ = other.parametrized_;
@@ -75,11 +103,24 @@ void Module::forget_recordings() {
   options_changed();
 }
 
+void Module::note_mode() const {
+  if (!recording_graph()) return;
+  if (recorded_mode_ == nullptr) recorded_mode_ = std::make_shared<RecordedMode>(training_);
+  if (recorded_mode_->set_by == capture_table->recording()) return;
+  capture_table->depends({recorded_mode_, &recorded_mode_->states[training_ ? 1 : 0]});
+}
+
+void Module::set_mode(bool training) {
+  training_ = training;
+  if (recording_graph()) {
+    if (recorded_mode_ == nullptr) recorded_mode_ = std::make_shared<RecordedMode>(training);
+    recorded_mode_->set_by = capture_table->recording();
+  }
+  if (recorded_mode_ != nullptr) recorded_mode_->now = RecordedMode::Mode(training);
+}
+
 void Module::train(bool on) {
-  apply([on](Module& module) {
-    if (module.training_ != on) options_changed();
-    module.training_ = on;
-  });
+  apply([on](Module& module) { module.set_mode(on); });
 }
 
 void Module::requires_grad(bool on) {

@@ -73,43 +73,36 @@ void Optimizer::refresh_rates(size_t group) {
   }
 }
 
-// The numeric options of an optimizer at the time of a recorded step. References to the options may
-// be used at any time, so each call compares them.
+// The options of an optimizer at the time of a recorded step. References to the options may be used
+// at any time, so each call compares them.
 class Optimizer::RecordedOptions final : public RecordedState {
  public:
   explicit RecordedOptions(const Optimizer& optimizer) : optimizer_(optimizer.self_) {
     for (size_t g = 0; g < optimizer.num_groups(); ++g) {
-      Group group{&std::as_const(optimizer.param_groups_[g]).options(), nullptr, 0, {}};
-      for (const auto& [name, value] : optimizer.list(g).numbers) {
-        if (std::string_view(name) == "lr") {
-          group.lr = value;
-          group.recorded_lr = *value;
-        } else {
-          group.numbers.emplace_back(value, *value);
-        }
-      }
-      groups_.push_back(std::move(group));
+      const OptimizerOptions& options = std::as_const(optimizer.param_groups_[g]).options();
+      groups_.push_back({&options, optimizer.list(g), options.clone(), {}});
+      groups_.back().copy->list(groups_.back().recorded);
     }
   }
 
   const char* refresh() override {
     Optimizer* const optimizer = *optimizer_;
     if (optimizer == nullptr) return "an optimizer was destroyed";
-    if (optimizer->num_groups() != groups_.size()) return "an optimizer has another group";
+    if (optimizer->param_groups_.size() != groups_.size()) {
+      return "an optimizer has another group";
+    }
     for (size_t g = 0; g < groups_.size(); ++g) {
-      const Group& known = groups_[g];
-      if (&std::as_const(optimizer->param_groups_[g]).options() != known.options) {
+      if (&std::as_const(optimizer->param_groups_[g]).options() != groups_[g].options) {
         return "a group of an optimizer has other options";
       }
-      for (const auto& [place, value] : known.numbers) {
-        if (*place != value) return "an option of an optimizer has changed";
-      }
+      if (!groups_[g].same_but_lr()) return "an option of an optimizer has changed";
+      const double lr = groups_[g].options->get_lr();
       if (g < optimizer->rates_.size() && !optimizer->rates_[g].empty()) {
-        if (*known.lr != optimizer->rates_[g][0].value) {
+        if (lr != optimizer->rates_[g][0].value) {
           const NoGradGuard no_grad;
           optimizer->refresh_rates(g);
         }
-      } else if (*known.lr != known.recorded_lr) {
+      } else if (lr != groups_[g].copy->get_lr()) {
         return "the learning rate of an optimizer has changed";
       }
     }
@@ -119,9 +112,22 @@ class Optimizer::RecordedOptions final : public RecordedState {
  private:
   struct Group {
     const OptimizerOptions* options;
-    const double* lr;
-    double recorded_lr;
-    std::vector<std::pair<const double*, double>> numbers;
+    OptionList now;  // refers to them
+    std::unique_ptr<OptimizerOptions> copy;
+    OptionList recorded;  // refers to the copy
+
+    bool same_but_lr() const {
+      for (size_t i = 0; i < now.numbers.size(); ++i) {
+        if (*now.numbers[i].value != *recorded.numbers[i].value &&
+            std::string_view(now.numbers[i].name) != "lr") {
+          return false;
+        }
+      }
+      for (size_t i = 0; i < now.others.size(); ++i) {
+        if (!now.others[i].same(now.others[i].value, recorded.others[i].value)) return false;
+      }
+      return true;
+    }
   };
   std::shared_ptr<Optimizer*> optimizer_;
   std::vector<Group> groups_;

@@ -8,40 +8,58 @@
 #include "core/runtime/stream_capture.h"
 #include "core/types/errors.h"
 #include "mytorch/nn/optim/optimizer.h"
-#include "mytorch/options_epoch.h"
 #include "nn/optim/option_checks.h"
 
 namespace mytorch::nn::optim {
+
+namespace {
+
+std::string text_of(bool value) { return value ? "true" : "false"; }
+std::string text_of(int64_t value) { return std::to_string(value); }
+std::string text_of(const std::optional<int64_t>& value) {
+  return value ? std::to_string(*value) : "none";
+}
+std::string text_of(const std::optional<std::string>& value) { return value.value_or("none"); }
+std::string text_of(const std::optional<ScalarType>& value) {
+  return value ? dtype_name(*value) : "none";
+}
+std::string text_of(const FactoredEps& value) {
+  const auto& [first, second] = value;
+  return absl::StrCat("(", first ? absl::StrCat(*first) : "none", ", ", second, ")");
+}
+std::string text_of(const Quintic& value) {
+  return absl::StrCat("(", value.a, ", ", value.b, ", ", value.c, ")");
+}
+
+template <class T>
+void add_other(OptionList* list, const char* name, const T& value) {
+  list->others.push_back({name, &value,
+                          [](const void* each) { return text_of(*static_cast<const T*>(each)); },
+                          [](const void* a, const void* b) {
+                            return *static_cast<const T*>(a) == *static_cast<const T*>(b);
+                          }});
+}
+
+}  // namespace
 
 void OptionList::add(const char* name, double& value) { numbers.push_back({name, &value}); }
 void OptionList::add(const char* /*name*/, Betas& value) {
   add("beta1", std::get<0>(value));
   add("beta2", std::get<1>(value));
 }
-void OptionList::add(const char* name, bool& value) {
-  others.emplace_back(name, value ? "true" : "false");
-}
-void OptionList::add(const char* name, int64_t& value) {
-  others.emplace_back(name, std::to_string(value));
-}
+void OptionList::add(const char* name, bool& value) { add_other(this, name, value); }
+void OptionList::add(const char* name, int64_t& value) { add_other(this, name, value); }
 void OptionList::add(const char* name, std::optional<int64_t>& value) {
-  others.emplace_back(name, value ? std::to_string(*value) : "none");
+  add_other(this, name, value);
 }
 void OptionList::add(const char* name, std::optional<std::string>& value) {
-  others.emplace_back(name, value.value_or("none"));
+  add_other(this, name, value);
 }
 void OptionList::add(const char* name, std::optional<ScalarType>& value) {
-  others.emplace_back(name, value ? dtype_name(*value) : "none");
+  add_other(this, name, value);
 }
-void OptionList::add(const char* name, FactoredEps& value) {
-  const auto& [first, second] = value;
-  others.emplace_back(name,
-                      absl::StrCat("(", first ? absl::StrCat(*first) : "none", ", ", second, ")"));
-}
-void OptionList::add(const char* name, Quintic& value) {
-  const auto& [a, b, c] = value;
-  others.emplace_back(name, absl::StrCat("(", a, ", ", b, ", ", c, ")"));
-}
+void OptionList::add(const char* name, FactoredEps& value) { add_other(this, name, value); }
+void OptionList::add(const char* name, Quintic& value) { add_other(this, name, value); }
 
 // The list has writable pointers; const callers only read them.
 OptionList Optimizer::list(size_t group) const {
@@ -77,7 +95,7 @@ void Optimizer::set_option(size_t group, std::string_view name, double value) {
   check_effect("set_option", "changes an option");
   const double before = std::exchange(*place, value);
   try {
-    check_options(param_groups_[group].options());  // counts as a change
+    check_options(param_groups_[group].options());
   } catch (const Error&) {
     *place = before;
     throw;
@@ -92,8 +110,8 @@ std::string Optimizer::str() const {
     for (const auto& [name, value] : options.numbers) {
       absl::StrAppend(&text, "    ", name, ": ", *value, "\n");
     }
-    for (const auto& [name, value] : options.others) {
-      absl::StrAppend(&text, "    ", name, ": ", value, "\n");
+    for (const OptionList::Other& other : options.others) {
+      absl::StrAppend(&text, "    ", other.name, ": ", other.text(other.value), "\n");
     }
   }
   return text + ")";
@@ -129,7 +147,6 @@ void Optimizer::set_momentum(size_t group, double momentum) {
   check_option(name_, momentum >= 0, "momentum", momentum, "a number that is not negative");
   check_effect("set_momentum", "changes an option");
   *place = momentum;
-  options_changed();
 }
 
 }  // namespace mytorch::nn::optim

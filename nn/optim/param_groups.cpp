@@ -18,11 +18,12 @@ OptimizerParamGroup::OptimizerParamGroup(const OptimizerParamGroup& other)
 OptimizerParamGroup::OptimizerParamGroup(OptimizerParamGroup&& other) noexcept = default;
 OptimizerParamGroup& OptimizerParamGroup::operator=(OptimizerParamGroup other) {
   params_ = std::move(other.params_);
-  options_ = std::move(other.options_);
+  set_options(std::move(other.options_));
   return *this;
 }
 OptimizerParamGroup::~OptimizerParamGroup() = default;
 void OptimizerParamGroup::set_options(std::unique_ptr<OptimizerOptions> options) {
+  if (options_ != nullptr) options_changed();  // recordings may refer to them
   options_ = std::move(options);
 }
 
@@ -38,9 +39,7 @@ ParamGroups& ParamGroups::operator=(ParamGroups other) {
 }
 ParamGroups::~ParamGroups() = default;
 
-// Whoever takes the options may change them, at any time until the next step.
 OptimizerOptions& OptimizerParamGroup::options() {
-  options_changed();
   if (options_ == nullptr) {
     fail(ErrorCode::kValue,
          "[OptimizerParamGroup] the group has no options: give them, or add it to an optimizer");

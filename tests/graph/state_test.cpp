@@ -1,6 +1,7 @@
 // State of the user and of the library that a compiled function reads, or changes, besides its
 // arguments.
 #include <atomic>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -295,6 +296,38 @@ TEST(CompiledState, RatesWrittenThroughOptionsAreFollowed) {
   }
 }
 
+// Options count by their values, however they are reached.
+TEST(CompiledState, OptionsAreComparedByValue) {
+  const Tensor w = leaf({1});
+  nn::optim::SGD optimizer({w}, {.lr = 0.5, .momentum = 0.9});
+  auto step = compile([&](const Tensor& x) {
+    optimizer.zero_grad();
+    (w * x).sum().backward();
+    optimizer.step();
+    return x * 1;
+  });
+  const auto run = [&](int64_t recorded, int line) {
+    for (int i = 0; i < 2; ++i) step(plain({1}));
+    EXPECT_EQ(step.stats().recorded, recorded) << line << ": " << step.stats().reason;
+  };
+  nn::optim::SGD::Args& args = optimizer.options();
+  run(1, __LINE__);
+  EXPECT_EQ(optimizer.param_groups()[0].options().get_lr(), 0.5);
+  optimizer.set_momentum(0, 0.9);
+  optimizer.set_option(0, "weight_decay", 0);
+  optimizer.param_groups()[0].options().set_lr(0.25);
+  const nn::optim::SGD other({leaf({2})}, 0.1);
+  run(1, __LINE__);
+  args.nesterov = true;
+  run(2, __LINE__);
+  optimizer.set_momentum(0, 0.5);
+  run(3, __LINE__);
+  optimizer.set_momentum(0, 0.9);  // the recordings of before hold again
+  run(3, __LINE__);
+  args.nesterov = false;
+  run(3, __LINE__);
+}
+
 TEST(CompiledState, DestroyedOptimizersAreNoticed) {
   const Tensor w = leaf({1});
   auto optimizer = std::make_unique<nn::optim::SGD>(std::vector<Tensor>{w}, 0.5);
@@ -423,6 +456,53 @@ TEST(CompiledState, OtherModulesRecordNothingAgain) {
   EXPECT_EQ(f.stats().recorded, 1);
 }
 
+// A recording holds as long as the modules that it asked have the mode that they had.
+TEST(CompiledState, EachModeHasItsRecording) {
+  nn::Sequential net{nn::Linear(3, 2), nn::BatchNorm1d(2)}, other{nn::Dropout(0.5)};
+  auto f = compile([&](const Tensor& x) { return net(x) * 2; });
+  const Tensor x = randn({4, 3});
+  const NoGradGuard no_grad;
+  for (int i = 0; i < 6; ++i) {
+    net.train(i % 2 == 0);
+    nn::Sequential copy = nn::clone(net);
+    EXPECT_TRUE(allclose(f(x), copy(x) * 2)) << i;
+    other.train(i % 3 == 0);
+    nn::Dropout().eval();
+  }
+  EXPECT_EQ(f.stats().recorded, 2);
+  EXPECT_EQ(f.stats().replayed, 4);
+}
+
+TEST(CompiledState, ModesThatTheFunctionSetsAreItsOwn) {
+  nn::Dropout drop(0.5);
+  auto f = compile([&](const Tensor& x) {
+    drop.eval();
+    const Tensor y = drop(x) * 3;
+    drop.train();
+    return y;
+  });
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(values(f(plain({1, 2}))), (Values{3, 6}));
+  EXPECT_EQ(f.stats().recorded, 1);
+  // The mode that it asks for before it sets one is a condition.
+  nn::Dropout last(1.0);
+  auto g = compile([&](const Tensor& x) {
+    const Tensor y = last(x) + 1;
+    last.eval();
+    return y;
+  });
+  EXPECT_EQ(values(g(plain({1, 2}))), (Values{1, 1}));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(values(g(plain({1, 2}))), (Values{2, 3}));
+}
+
+TEST(CompiledState, DestroyedModulesAreNoticed) {
+  auto drop = std::make_unique<nn::Dropout>(0.5);
+  drop->eval();
+  auto f = compile([&](const Tensor& x) { return drop == nullptr ? x * 1 : (*drop)(x)*2; });
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(values(f(plain({1, 2}))), (Values{2, 4}));
+  drop.reset();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(values(f(plain({1, 2}))), (Values{1, 2}));
+}
+
 TEST(CompiledState, LazyModulesMakeTheirParametersOnce) {
   nn::LazyLinear layer(2);
   auto f = compile([&](const Tensor& x) { return layer(x); });
@@ -473,7 +553,7 @@ TEST(CompiledState, ValuesBehindCheckpointsThatDrawAreChecked) {
 // ---- reads of the host inside of operators ----
 
 TEST(CompiledState, RefusedReadsNameTheWayOut) {
-  const Tensor p = full({3}, 0.5, kFloat64), y = ones({3}, kFloat64);
+  const Tensor p = full({3}, 0.5, kFloat64);
   const auto refused = [](const auto& f, const Tensor& x) {
     const std::string message = error_of([&] {
       auto compiled = compile(f);
@@ -483,10 +563,100 @@ TEST(CompiledState, RefusedReadsNameTheWayOut) {
     auto parts = compile(f, {.allow_breaks = true});
     for (int i = 0; i < 3; ++i) EXPECT_EQ(values(parts(x)), values(f(x)));
   };
-  refused([&](const Tensor& x) { return nn::functional::binary_cross_entropy(x * 1, y); }, p);
-  refused([&](const Tensor& x) { return quantile(x * 1, scalar_tensor(0.5, kFloat64) * 1); }, p);
+  refused([&](const Tensor& x) { return repeat_interleave((x * 4).to(kInt64)); }, p);
   refused([&](const Tensor& x) { return x * x.sum().item<double>(); }, p);
   refused([&](const Tensor& x) { return x.index({x > 0}); }, p);
+}
+
+TEST(CompiledState, ArgumentsMayBeAbsent) {
+  const auto f = [](const Tensor& x, const Tensor& y, const std::vector<Tensor>& rest) {
+    Tensor sum = zeros({2}, kFloat64);
+    if (x.defined()) sum = sum + x;
+    if (y.defined()) sum = sum - y * 10;
+    for (size_t i = 0; i < rest.size(); ++i) {
+      if (rest[i].defined()) sum = sum * rest[i] + static_cast<double>(i);
+    }
+    return std::vector<Tensor>{sum, y.defined() ? y * 2 : Tensor()};
+  };
+  auto compiled = compile(f, {.cache_size = 12});
+  const Tensor a = tensor({1.0, 2}, kFloat64), b = tensor({3.0, 4}, kFloat64);
+  const Tensor none;
+  for (int i = 0; i < 3; ++i) {
+    for (const auto& [x, y] : {std::pair(a, none), {none, a}, {none, none}, {a, b}}) {
+      for (const auto& rest : {std::vector{none, b}, {b, none}, {b}}) {
+        const std::vector<Tensor> expected = f(x, y, rest), seen = compiled(x, y, rest);
+        EXPECT_EQ(values(seen[0]), values(expected[0]));
+        EXPECT_EQ(seen[1].defined(), expected[1].defined());
+        if (seen[1].defined()) {
+          EXPECT_EQ(values(seen[1]), values(expected[1]));
+        }
+      }
+    }
+  }
+  EXPECT_EQ(compiled.stats().recorded, 12);
+}
+
+TEST(CompiledState, NumbersAreComparedByTypeAndBits) {
+  auto quotient = compile([](const Tensor& x, double k) { return x / k; });
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(values(quotient(plain({1}), 0.0))[0], HUGE_VAL);
+    EXPECT_EQ(values(quotient(plain({1}), -0.0))[0], -HUGE_VAL);
+    EXPECT_TRUE(std::isnan(values(quotient(plain({1}), NAN))[0]));
+  }
+  EXPECT_EQ(quotient.stats().recorded, 3);
+  auto sum = compile([](const Tensor& x, auto k) { return x + k; });
+  const Tensor zero = zeros({1}, kInt64);
+  constexpr int64_t kLarge = (int64_t{1} << 53) + 1;
+  for (int i = 0; i < 2; ++i) {
+    for (const int64_t k : {kLarge, kLarge - 1}) {
+      EXPECT_EQ(sum(zero, k).item<int64_t>(), k);
+    }
+    EXPECT_EQ(sum(zero, 1).dtype(), kInt64);
+    EXPECT_EQ(sum(zero, 1.0).dtype(), kFloat32);
+    EXPECT_EQ(sum(zero, true).dtype(), kInt64);
+  }
+}
+
+// A function whose recordings are not used again is not slowed down by making them.
+TEST(CompiledState, FunctionsWithoutReplaysRunAsTheyAre) {
+  auto f = compile([](const Tensor& x, int64_t k) { return x + k; });
+  for (int64_t k = 0; k < 200; ++k) EXPECT_EQ(values(f(plain({1}), k))[0], 1.0 + k);
+  const CompileStats stats = f.stats();
+  EXPECT_LT(stats.recorded, 25);
+  EXPECT_EQ(stats.recorded + stats.unrecorded, 200);
+  EXPECT_NE(stats.reason.find("not used again"), std::string::npos) << stats.reason;
+  // It is tried again, and one that is used ends that.
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(values(f(plain({1}), -1))[0], 0);
+  EXPECT_GT(f.stats().replayed, 0);
+  for (int64_t k = 300; k < 304; ++k) EXPECT_EQ(values(f(plain({1}), k))[0], 1.0 + k);
+  EXPECT_EQ(f.stats().recorded, stats.recorded + 5);
+}
+
+TEST(CompiledState, ChecksOfValuesAreLeftOut) {
+  const Tensor y = tensor({1.0, 0, 0}, kFloat64);
+  const auto f = [&](const Tensor& x) {
+    return nn::functional::binary_cross_entropy(x * 1, y, {.reduction = "none"});
+  };
+  auto compiled = compile(f);
+  const Tensor p = tensor({0.25, 0.5, 0.75}, kFloat64);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(values(compiled(p)), values(f(p)));
+  const Tensor wrong = tensor({2.0, 0.5, -1}, kFloat64);
+  EXPECT_THROW(f(wrong), Error);
+  const std::vector<double> terms = values(compiled(wrong));
+  EXPECT_TRUE(std::isnan(terms[0]) && std::isnan(terms[2]));
+  EXPECT_EQ(terms[1], std::log(2.0));
+
+  auto middle = compile([](const Tensor& x, const Tensor& q) { return quantile(x * 1, q * 1, 0); });
+  for (int i = 0; i < 2; ++i) {
+    const Values found =
+        values(middle(tensor({1.0, 2, 3}, kFloat64), tensor({0.5, 2.0, 0.0}, kFloat64)));
+    EXPECT_TRUE(found[0] == 2 && std::isnan(found[1]) && found[2] == 1);
+  }
+  auto draw = compile([](const Tensor& w) { return multinomial(w * 1, 2, true); });
+  for (int i = 0; i < 2; ++i) {
+    const Values drawn = values(draw(tensor({{0.0, 3, 0}, {-1.0, 1, 1}, {0.0, 0, 0}}, kFloat64)));
+    EXPECT_EQ(drawn, (Values{1, 1, -1, -1, -1, -1}));
+  }
 }
 
 TEST(CompiledState, ThreadsCallOneFunction) {

@@ -22,6 +22,7 @@
 // options_changed() has all functions recorded again.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -43,7 +44,7 @@ namespace mytorch {
 
 // A dimension of a tensor argument that may have any size.
 struct DynamicDim {
-  int64_t argument = 0;  // among the tensors, those of lists counted one by one
+  int64_t argument = 0;  // among the defined tensors, those of lists counted one by one
   int64_t dim = 0;       // negative: from the end
   // Dimensions of one name have one size. Without names, dimensions are taken as one while all
   // recordings have equal sizes there.
@@ -85,6 +86,9 @@ struct CompileBreak {
 struct CompileStats {
   int64_t recorded = 0;  // calls that ran the function
   int64_t replayed = 0;  // calls that ran its plan
+  // Calls that ran the function as it is, because recordings were not used again: each call differs
+  // from the ones before in what recordings hold as constants.
+  int64_t unrecorded = 0;
   // Graphs that followed from recordings at other sizes (CompileOptions::dynamic_dims), and why the
   // last recording or call was at no size of one.
   int64_t instantiated = 0;
@@ -135,7 +139,7 @@ class Cache {
   // Runs the plan for these arguments, or `function`, which computes the results from the same
   // arguments. `constants` are the arguments that are no tensors.
   std::vector<Tensor> run(const std::vector<Tensor>& arguments,
-                          const std::vector<double>& constants, const Function& function);
+                          const std::vector<uint64_t>& constants, const Function& function);
   CompileStats stats() const;
   // Returns the text of the newest graph, as its plan runs it once there is one, or "" if there is
   // no graph.
@@ -147,19 +151,35 @@ class Cache {
   std::unique_ptr<Impl> impl_;
 };
 
-inline void flatten(const Tensor& x, std::vector<Tensor>* tensors, std::vector<double>*) {
-  tensors->push_back(x);
+// Append the tensors of an argument, and what a recording holds as constants: pairs of a kind and
+// a value, so that 1, 1.0 and true differ, as do 0.0 and -0.0, and a NaN is equal to itself.
+enum class ConstantKind : uint64_t { kAbsent, kLength, kBool, kInteger, kFloat };
+
+inline void flatten(const Tensor& x, std::vector<Tensor>* tensors,
+                    std::vector<uint64_t>* constants) {
+  if (x.defined()) {
+    tensors->push_back(x);
+  } else {  // its place is a constant
+    constants->insert(constants->end(), {uint64_t(ConstantKind::kAbsent), tensors->size()});
+  }
 }
 inline void flatten(const std::vector<Tensor>& list, std::vector<Tensor>* tensors,
-                    std::vector<double>* constants) {
-  tensors->insert(tensors->end(), list.begin(), list.end());
-  constants->push_back(static_cast<double>(list.size()));
+                    std::vector<uint64_t>* constants) {
+  for (const Tensor& x : list) flatten(x, tensors, constants);
+  constants->insert(constants->end(), {uint64_t(ConstantKind::kLength), list.size()});
 }
 template <class T>
 requires(std::is_arithmetic_v<T> ||
          std::is_enum_v<T>) void flatten(const T& x, std::vector<Tensor>*,
-                                         std::vector<double>* constants) {
-  constants->push_back(static_cast<double>(x));
+                                         std::vector<uint64_t>* constants) {
+  if constexpr (std::is_floating_point_v<T>) {
+    constants->insert(constants->end(), {uint64_t(ConstantKind::kFloat),
+                                         std::bit_cast<uint64_t>(static_cast<double>(x))});
+  } else {
+    constexpr ConstantKind kind =
+        std::is_same_v<T, bool> ? ConstantKind::kBool : ConstantKind::kInteger;
+    constants->insert(constants->end(), {uint64_t(kind), static_cast<uint64_t>(x)});
+  }
 }
 
 }  // namespace graph
@@ -172,8 +192,9 @@ class Compiled {
   Compiled(F f, const CompileOptions& options)
       : f_(std::move(f)), cache_(std::make_shared<graph::Cache>(options)) {}
 
-  // Takes what the function takes: tensors, std::vector<Tensor> and numbers. Returns what it
-  // returns: nothing, a Tensor, or a std::tuple or std::vector of them.
+  // Takes what the function takes: tensors, which may be undefined (the function is recorded for
+  // each set of absent ones), std::vector<Tensor> and numbers. Returns what it returns: nothing, a
+  // Tensor, or a std::tuple or std::vector of them.
   //
   // Without `allow_breaks`, throws Error(kUnsupported), naming the operator, if the function does
   // what a graph cannot hold: reads the values of an argument or of a computed tensor on the host,
@@ -183,7 +204,7 @@ class Compiled {
   auto operator()(const Args&... args) {
     using Result = std::invoke_result_t<F&, const Args&...>;
     std::vector<Tensor> tensors;
-    std::vector<double> constants;
+    std::vector<uint64_t> constants;
     (graph::flatten(args, &tensors, &constants), ...);
     if constexpr (std::is_void_v<Result>) {
       cache_->run(tensors, constants, [&] {

@@ -166,14 +166,19 @@ class Module : private detail::Forwards {
   // BatchNorm.
   void train(bool on = true);
   void eval() { train(false); }
-  bool training() const { return training_; }
-  bool is_training() const { return training_; }  // libtorch's name
-  void requires_grad(bool on);                    // sets requires_grad of all parameters
+  bool training() const {
+    if ((thread_state.wanted & kLayerCapture) != 0) [[unlikely]]
+      note_mode();
+    return training_;
+  }
+  bool is_training() const { return training(); }  // libtorch's name
+  void requires_grad(bool on);                     // sets requires_grad of all parameters
   // Clears the gradients of all parameters or, unless `set_to_none`, fills them with zeros.
   void zero_grad(bool set_to_none = true);
   // Move or convert parameters, their gradients, and buffers, in place: the tensors stay the same
-  // and take other data (Tensor::set_data), so optimizers go on training them. A dtype applies to
-  // floating-point tensors only. `non_blocking` is that of Tensor::to.
+  // and take other data (Tensor::set_data), so optimizers go on training them. A real dtype applies
+  // to floating-point tensors, a complex one to these and to complex ones. `non_blocking` is that
+  // of Tensor::to.
   void to(Device device, bool non_blocking = false);
   void to(ScalarType dtype, bool non_blocking = false);
   void to(Device device, ScalarType dtype, bool non_blocking = false);
@@ -497,6 +502,9 @@ class Module : private detail::Forwards {
       recorded_.store(true, std::memory_order_relaxed);
   }
   void forget_recordings();
+  // Notes that a function that is being recorded depends on the mode, unless it has set the mode.
+  void note_mode() const;
+  void set_mode(bool training);
   static void replace_members(const Extent& extent, const Tensor& from, const Tensor& to);
   void convert(const std::function<Tensor(const Tensor&)>& function);
   void convert_computed(const std::function<Tensor(const Tensor&)>& function);
@@ -509,6 +517,9 @@ class Module : private detail::Forwards {
   std::vector<ChildEntry> children_;
   std::shared_ptr<Copies> copies_;  // null unless this is, or is a copy of, a registered member
   std::shared_ptr<detail::Hooks> hooks_;  // null without hooks
+  // What compiled functions know of the mode; null if none has read it.
+  struct RecordedMode;
+  mutable std::shared_ptr<RecordedMode> recorded_mode_;
   bool training_ = true;
   bool lazy_ = false;
   bool empty_ = false;

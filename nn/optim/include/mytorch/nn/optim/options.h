@@ -21,10 +21,12 @@ using Betas = std::tuple<double, double>;
 struct FactoredEps {
   std::optional<double> first;
   double second;
+  bool operator==(const FactoredEps&) const = default;
 };
 // The coefficients of a x + b x^3 + c x^5.
 struct Quintic {
   double a, b, c;
+  bool operator==(const Quintic&) const = default;
 };
 
 // The options of a group by name.
@@ -33,8 +35,14 @@ struct OptionList {
     const char* name;
     double* value;
   };
+  struct Other {
+    const char* name;
+    const void* value;
+    std::string (*text)(const void* value);
+    bool (*same)(const void* a, const void* b);
+  };
   std::vector<Number> numbers;
-  std::vector<std::pair<const char*, std::string>> others;  // as text
+  std::vector<Other> others;
 
   void add(const char* name, double& value);
   void add(const char* name, Betas& value);  // as beta1 and beta2
