@@ -54,12 +54,14 @@ void Module::to(Device device, bool non_blocking) {
 }
 
 void Module::to(ScalarType dtype, bool non_blocking) {
-  if (!is_floating_point(dtype)) {
-    fail(ErrorCode::kType, "[Module::to] modules have floating-point types, not ",
+  if (!is_differentiable(dtype)) {
+    fail(ErrorCode::kType, "[Module::to] modules have floating or complex types, not ",
          dtype_name(dtype));
   }
+  // Complex tensors keep their imaginary parts in a module of real ones.
   convert([&](const Tensor& tensor) {
-    return tensor.is_floating_point() ? mytorch::to(tensor, dtype, non_blocking) : tensor;
+    const bool converts = tensor.is_floating_point() || (tensor.is_complex() && is_complex(dtype));
+    return converts ? mytorch::to(tensor, dtype, non_blocking) : tensor;
   });
 }
 

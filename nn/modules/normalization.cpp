@@ -12,6 +12,7 @@
 #include "mytorch/ops/add_layer_norm.h"
 #include "mytorch/ops/add_rms_norm.h"
 #include "mytorch/ops/empty.h"
+#include "mytorch/ops/zeros_like.h"
 #include "mytorch/options_epoch.h"
 #include "nn/functional/options.h"
 
@@ -84,12 +85,26 @@ void ChannelNorm::set_momentum(std::optional<double> momentum) {
   options.args().momentum = momentum;
 }
 
-double ChannelNorm::track() {
-  if (!training() || !running_mean.defined()) return options->momentum.value_or(0);
+ChannelNorm::Statistics ChannelNorm::track() {
+  const Statistics given = {running_mean, running_var, options->momentum.value_or(0)};
+  if (!training() || !running_mean.defined()) return given;
   NoGradGuard no_grad;
   num_batches_tracked.add_(1);
-  return options->momentum.has_value() ? *options->momentum
-                                       : 1 / num_batches_tracked.item<double>();
+  if (options->momentum.has_value()) return given;
+  if (!recording_graph()) {
+    return {running_mean, running_var, 1 / num_batches_tracked.item<double>()};
+  }
+  // A replay counts on, so the momentum is not a number here: takes the statistics of this batch
+  // alone, which update() weights by a tensor.
+  return {zeros_like(running_mean), zeros_like(running_var), 1};
+}
+
+void ChannelNorm::update(const Statistics& tracked) {
+  if (!running_mean.defined() || tracked.mean.is_same(running_mean)) return;
+  NoGradGuard no_grad;
+  const Tensor momentum = num_batches_tracked.to(kFloat64).reciprocal();
+  running_mean.lerp_(tracked.mean, momentum);
+  running_var.lerp_(tracked.var, momentum);
 }
 
 std::string ChannelNorm::describe() const {
@@ -118,9 +133,11 @@ Tensor BatchNorm::forward(const Tensor& input) {
          shape_str(input.sizes()),
          " is that of one value per channel: give a larger batch, or call eval()");
   }
-  const double momentum = track();
-  return batch_norm(input, weight, bias, running_mean, running_var, training() || !tracks, momentum,
-                    options->eps);
+  const Statistics statistics = track();
+  const Tensor result = batch_norm(input, weight, bias, statistics.mean, statistics.var,
+                                   training() || !tracks, statistics.momentum, options->eps);
+  update(statistics);
+  return result;
 }
 
 InstanceNorm::InstanceNorm(const char* name, int64_t num_features, InstanceNormArgs options,
@@ -147,10 +164,11 @@ Tensor InstanceNorm::forward(const Tensor& input) {
     fail(ErrorCode::kValue, "[", name_, "] the variance of input ", shape_str(input.sizes()),
          " is that of one value per channel and sample: give more than one spatial element");
   }
-  const double momentum = track();
+  const Statistics statistics = track();
   const Tensor batch = batched ? input : input.unsqueeze(0);
-  const Tensor result = instance_norm(batch, weight, bias, running_mean, running_var,
-                                      training() || !tracks, momentum, options->eps);
+  const Tensor result = instance_norm(batch, weight, bias, statistics.mean, statistics.var,
+                                      training() || !tracks, statistics.momentum, options->eps);
+  update(statistics);
   return batched ? result : result.squeeze(0);
 }
 

@@ -11,7 +11,9 @@
 #include "mytorch/nn/module.h"
 #include "mytorch/nn/optim/adam.h"
 #include "mytorch/nn/optim/sgd.h"
+#include "mytorch/ops/allclose.h"
 #include "mytorch/ops/ones.h"
+#include "mytorch/ops/real.h"
 #include "mytorch/ops/sum.h"
 #include "tests/nn/data/expect_error.h"
 #include "tests/nn/values.h"
@@ -177,6 +179,25 @@ TEST(To, KeepsParametersTheSameTensors) {
   }
   EXPECT_EQ(values(before[0]), weights);
   EXPECT_EQ(before[3].grad().dtype(), kFloat64);
+}
+
+TEST(To, ComplexTypesConvertRealParameters) {
+  Linear net(2, 1);
+  const Tensor x = ones({3, 2}, kComplex128);
+  const Tensor expected = net(ones({3, 2}));
+  net.to(kComplex128);
+  EXPECT_EQ(net.weight.dtype(), kComplex128);
+  EXPECT_TRUE(allclose(real(net(x)), expected.to(kFloat64), 1e-6, 1e-6));
+  real(net(x)).sum().backward();
+  EXPECT_EQ(net.weight.grad().dtype(), kComplex128);
+  net.to(kFloat32);  // which has no imaginary parts
+  EXPECT_EQ(net.weight.dtype(), kComplex128);
+  net.to(kComplex64);
+  EXPECT_EQ(net.weight.dtype(), kComplex64);
+  EXPECT_EQ(net.weight.grad().dtype(), kComplex64);
+  BatchNorm1d norm(2);
+  norm.to(kComplex64);
+  EXPECT_EQ(norm.num_batches_tracked.dtype(), kInt64);
 }
 
 TEST(To, KeepsTies) {

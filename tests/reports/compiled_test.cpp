@@ -521,5 +521,32 @@ TEST(ReportedCompiled, StepsFollowTheModel) {
   EXPECT_EQ(layer.weight().item<float>(), 4);
 }
 
+// A norm without momentum weights a batch by the number of batches, which a recording cannot read.
+TEST(ReportedCompiled, NormsWithoutMomentum) {
+  const auto check = [](auto eager, auto compiled, const std::vector<int64_t>& sizes) {
+    auto step = compile([&](const Tensor& x) { return compiled(x); });
+    for (int i = 0; i < 6; ++i) {
+      if (i == 4) {
+        eager.reset_running_stats();
+        compiled.reset_running_stats();
+      }
+      const Tensor x = randn(sizes, kFloat32, {}, Generator(static_cast<uint64_t>(i))) + i;
+      EXPECT_TRUE(allclose(eager(x), step(x), 1e-5, 1e-5)) << i;
+      EXPECT_TRUE(allclose(eager.running_mean, compiled.running_mean, 1e-5, 1e-6)) << i;
+      EXPECT_TRUE(allclose(eager.running_var, compiled.running_var, 1e-5, 1e-6)) << i;
+      EXPECT_TRUE(equal(eager.num_batches_tracked, compiled.num_batches_tracked)) << i;
+    }
+    EXPECT_LE(step.stats().recorded, 3);
+  };
+  const auto flat = [] { return nn::BatchNorm1d(3, {.momentum = std::nullopt}); };
+  check(flat(), flat(), {5, 3});
+  const auto planes = [] { return nn::BatchNorm2d(3, {.momentum = std::nullopt}); };
+  check(planes(), planes(), {2, 3, 4, 4});
+  const auto instance = [] {
+    return nn::InstanceNorm1d(3, {.momentum = std::nullopt, .track_running_stats = true});
+  };
+  check(instance(), instance(), {2, 3, 4});
+}
+
 }  // namespace
 }  // namespace mytorch

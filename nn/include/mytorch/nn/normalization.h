@@ -59,8 +59,14 @@ class ChannelNorm : public Module {
   static constexpr int64_t kLazy = INT64_MIN;  // num_features of the first input
   ChannelNorm(const char* name, int64_t num_features, const BatchNormArgs& options);
   void finish(const Tensor& input, int64_t channel_dim);  // of a lazy module
-  // Counts a batch. Returns the momentum of this batch.
-  double track();
+  struct Statistics {
+    Tensor mean, var;
+    double momentum;
+  };
+  // Counts a batch. Returns the statistics that it updates, or takes, and their momentum. After it,
+  // update() takes those over that are not the running ones.
+  Statistics track();
+  void update(const Statistics& tracked);
 
   const char* name_ = "";
 
