@@ -40,7 +40,6 @@
 #include "mytorch/ops/ne.h"
 #include "mytorch/ops/nonzero.h"
 #include "mytorch/ops/normal_.h"
-#include "mytorch/ops/ones.h"
 #include "mytorch/ops/real.h"
 #include "mytorch/ops/reshape.h"
 #include "mytorch/ops/scatter.h"
@@ -369,7 +368,7 @@ Tensor mean(const Tensor& self, OptionalIntList dim, bool keepdim,
 
 Tensor prod(const Tensor& self, std::optional<ScalarType> dtype) {
   const Tensor x = mytorch::reshape(as_given(self, dtype, "prod"), {-1});
-  if (x.numel() == 0) return mytorch::ones(IntList(), x.dtype(), x.device());
+  if (x.numel() == 0) return mytorch::add(mytorch::sum(x), 1);
   return mytorch::select(product_along(x, 0), 0, 0);
 }
 
@@ -377,12 +376,7 @@ Tensor prod_dim(const Tensor& self, int64_t dim, bool keepdim, std::optional<Sca
   const Tensor x = as_given(self, dtype, "prod");
   const int64_t at = wrap_dim(dim, x.dim(), "prod");
   if (x.dim() == 0) return x.clone();
-  if (x.size(at) == 0) {
-    Dims sizes = to_dims(x.sizes());
-    sizes[at] = 1;
-    const Tensor one = mytorch::ones(as_list(sizes), x.dtype(), x.device());
-    return keepdim ? one : mytorch::squeeze(one, at);
-  }
+  if (x.size(at) == 0) return mytorch::add(mytorch::sum(x, {at}, keepdim), 1);
   const Tensor product = x.size(at) == 1 ? x.clone() : product_along(x, at);
   return keepdim ? product : mytorch::squeeze(product, at);
 }

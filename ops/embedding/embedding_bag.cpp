@@ -38,6 +38,7 @@ struct Bags {
 
 // `counted` (n) is 0 for padding, else 1.
 Tensor largest(const Bags& bags, const Tensor& all, const Tensor& counted) {
+  if (bags.starts.size() == 1) return all;  // of no bags
   std::vector<Tensor> results;
   for (size_t i = 0; i + 1 < bags.starts.size(); ++i) {
     const int64_t start = bags.starts[i], length = bags.starts[i + 1] - start;
@@ -45,9 +46,7 @@ Tensor largest(const Bags& bags, const Tensor& all, const Tensor& counted) {
     if (bags.padding_idx >= 0) {
       rows = rows.index_select(0, counted.narrow(0, start, length).nonzero().squeeze(1));
     }
-    results.push_back(rows.size(0) == 0
-                          ? mytorch::zeros({rows.size(1)}, rows.dtype(), rows.device())
-                          : std::get<0>(rows.max(0)));
+    results.push_back(rows.size(0) == 0 ? rows.sum({0}) : std::get<0>(rows.max(0)));
   }
   return mytorch::stack(results);
 }
@@ -77,7 +76,6 @@ Tensor bags_of(const Bags& bags, Str mode) {
   Tensor rows = mytorch::embedding(weight, bags.indices, bags.padding_idx, bags.scale_grad_by_freq);
   const Tensor counted = mytorch::ne(bags.indices, bags.padding_idx).to(weight.dtype());
   const int64_t n = static_cast<int64_t>(bags.starts.size()) - 1;
-  if (n == 0) return mytorch::zeros({0, weight.size(1)}, weight.dtype(), weight.device());
   if (mode == "max") return largest(bags, rows, counted);
   std::vector<int64_t> bag;
   for (int64_t i = 0; i < n; ++i) bag.resize(static_cast<size_t>(bags.starts[i + 1]), i);

@@ -15,10 +15,11 @@ namespace mytorch {
 // Error(kShape) unless there are two dimensions; the second also unless the last two are equal.
 void check_factorizable(const Tensor& x, const char* name, const char* op);
 void check_square(const Tensor& x, const char* name, const char* op);
-// Throws Error(kValue) for the first matrix whose `info` is not 0. `explain` gives the reason of an
-// info. (solvers.cpp)
-void check_info(const Tensor& infos, const char* op,
-                const std::function<std::string(int64_t)>& explain);
+// Returns `result`, a matrix for each info. Throws Error(kValue) for the first info that is not 0,
+// with the reason that `explain` gives. A graph cannot ask: there, such a matrix is NaN.
+// (solvers.cpp)
+Tensor checked_result(const Tensor& result, const Tensor& infos, const char* op,
+                      const std::function<std::string(int64_t)>& explain);
 
 // Returns the sizes of all but the last two dimensions.
 Dims batch_of(const Tensor& x);

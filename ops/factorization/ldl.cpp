@@ -38,11 +38,11 @@ namespace composite {
 
 Tensors<2> linalg_ldl_factor(const Tensor& self, bool hermitian) {
   auto [data, pivots, info] = mytorch::linalg_ldl_factor_ex(self, hermitian);
-  check_info(info, "linalg_ldl_factor", [](int64_t order) {
+  Tensor checked = checked_result(data, info, "linalg_ldl_factor", [](int64_t order) {
     const std::string at = std::to_string(order - 1);
     return "a solve with the factorization would divide by 0: D[" + at + ", " + at + "] is 0";
   });
-  return {std::move(data), std::move(pivots)};
+  return {std::move(checked), std::move(pivots)};
 }
 
 }  // namespace composite

@@ -18,8 +18,8 @@ Tensor linalg_matrix_power(const Tensor& self, int64_t n) {
     check_value(n != std::numeric_limits<int64_t>::min(), op, "n is out of range");
     return mytorch::linalg_matrix_power(mytorch::linalg_inv(self), -n);
   }
-  if (n == 0)
-    return mytorch::eye(self.size(-1), self.dtype(), self.device()).expand(self.sizes()).clone();
+  // A copy of `self` that is overwritten, so that the result has a history: a gradient of 0.
+  if (n == 0) return self.clone().copy_(mytorch::eye(self.size(-1), self.dtype(), self.device()));
   Tensor result, power = self;
   for (;;) {
     if (n % 2 == 1) result = result.defined() ? mytorch::matmul(result, power) : power;

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "core/tensor/batched.h"
+#include "core/tensor/capture_layer.h"
 #include "mytorch/generated/bodies.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops/abs.h"
@@ -80,8 +81,8 @@ Tensor every_example(Tensor x) {
   return x;
 }
 
-void check_info(const Tensor& infos, const char* op,
-                const std::function<std::string(int64_t)>& explain) {
+static void check_info(const Tensor& infos, const char* op,
+                       const std::function<std::string(int64_t)>& explain) {
   const Tensor info = every_example(infos);
   if (info.numel() == 0 || !mytorch::any(info).item<bool>()) return;
   const Tensor all = info.reshape({-1});
@@ -93,18 +94,30 @@ void check_info(const Tensor& infos, const char* op,
   }
 }
 
+Tensor checked_result(const Tensor& result, const Tensor& infos, const char* op,
+                      const std::function<std::string(int64_t)>& explain) {
+  if (!recording_graph()) {
+    check_info(infos, op, explain);
+    return result;
+  }
+  const Tensor failed = mytorch::ne(infos, 0).unsqueeze(-1).unsqueeze(-1);
+  return mytorch::where(failed, NAN, result);
+}
+
 namespace {
 
 Tensor unit_matrix(const Tensor& like, int64_t n) {
   return mytorch::eye(n, like.dtype(), like.device());
 }
 
-void check_invertible(const Tensor& info, const char* op, const char* what) {
-  check_info(info, op, [&](int64_t order) {
+// Returns `result` if the matrices, whose factorization gave `info`, are invertible.
+Tensor of_invertible(const Tensor& result, const Tensor& info, const char* op, const char* what) {
+  const auto explain = [&](int64_t order) {
     const std::string at = std::to_string(order - 1);
     return std::string(what) + " because the matrix is singular: U[" + at + ", " + at +
            "] of its factorization is 0. linalg_pinv and linalg_lstsq take singular matrices";
-  });
+  };
+  return checked_result(result, info, op, explain);
 }
 
 bool wants_gradient(const Tensor& x) { return grad_enabled() && x.requires_grad(); }
@@ -144,12 +157,11 @@ namespace composite {
 
 Tensor linalg_cholesky(const Tensor& self, bool upper) {
   auto [factor, info] = mytorch::linalg_cholesky_ex(self, upper);
-  check_info(info, "linalg_cholesky", [](int64_t order) {
+  return checked_result(factor, info, "linalg_cholesky", [](int64_t order) {
     return "the factorization could not be completed because the input is not positive-definite "
            "(the leading minor of order " +
            std::to_string(order) + " is not positive)";
   });
-  return factor;
 }
 
 Tensor cholesky_solve(const Tensor& self, const Tensor& input2, bool upper) {
@@ -169,8 +181,9 @@ Tensor cholesky_inverse(const Tensor& self, bool upper) {
 
 Tensors<2> linalg_lu_factor(const Tensor& a, bool pivot) {
   auto [lu, pivots, info] = mytorch::linalg_lu_factor_ex(a, pivot);
-  check_invertible(info, "linalg_lu_factor", "a solve with the factorization would divide by 0");
-  return {std::move(lu), std::move(pivots)};
+  return {of_invertible(lu, info, "linalg_lu_factor",
+                        "a solve with the factorization would divide by 0"),
+          std::move(pivots)};
 }
 
 Tensors<3> lu_unpack(const Tensor& data, const Tensor& pivots, bool unpack_data,
@@ -199,8 +212,8 @@ Tensors<3> linalg_lu(const Tensor& a, bool pivot) {
 std::vector<Tensor> lu(const Tensor& self, bool pivot, bool get_infos) {
   auto [data, pivots, info] = mytorch::linalg_lu_factor_ex(self, pivot);
   if (get_infos) return {std::move(data), std::move(pivots), std::move(info)};
-  check_invertible(info, "lu", "a solve with the factorization would divide by 0");
-  return {std::move(data), std::move(pivots)};
+  return {of_invertible(data, info, "lu", "a solve with the factorization would divide by 0"),
+          std::move(pivots)};
 }
 
 Tensors<2> triangular_solve(const Tensor& self, const Tensor& a, bool upper, bool transpose,
@@ -228,7 +241,7 @@ static Tensors<2> solve_checked(const Tensor& a, const Tensor& b, bool left, boo
               ", but left is false: give matrices");
   auto [x, lu, pivots, info] =
       mytorch::linalg_solve_forward(a, vectors ? b.unsqueeze(-1) : b, left);
-  if (check) check_invertible(info, op, "there is no unique solution");
+  if (check) x = of_invertible(x, info, op, "there is no unique solution");
   return {vectors ? x.squeeze(-1) : x, std::move(info)};
 }
 
@@ -243,15 +256,16 @@ Tensor linalg_solve(const Tensor& a, const Tensor& b, bool left) {
 Tensors<2> linalg_inv_ex(const Tensor& a, bool check_errors) {
   check_square(a, "A", "linalg_inv_ex");
   auto [lu, pivots, info] = mytorch::linalg_lu_factor_ex(a);
-  if (check_errors) check_invertible(info, "linalg_inv_ex", "there is no inverse");
-  return {mytorch::linalg_lu_solve(lu, pivots, unit_matrix(a, a.size(-1))), std::move(info)};
+  const Tensor inverse = mytorch::linalg_lu_solve(lu, pivots, unit_matrix(a, a.size(-1)));
+  return {
+      check_errors ? of_invertible(inverse, info, "linalg_inv_ex", "there is no inverse") : inverse,
+      std::move(info)};
 }
 
 Tensor linalg_inv(const Tensor& a) {
   check_square(a, "A", "linalg_inv");
   auto [inverse, info] = mytorch::linalg_inv_ex(a);
-  check_invertible(info, "linalg_inv", "there is no inverse");
-  return inverse;
+  return of_invertible(inverse, info, "linalg_inv", "there is no inverse");
 }
 
 // ---- determinants
@@ -350,6 +364,21 @@ Tensors<3> svd(const Tensor& self, bool some, bool compute_uv) {
 // ---- norms
 // ------------------------------------------------------------------------------------------
 
+// The largest or the smallest of norms. They are not negative, so the largest of none is 0, which
+// is their sum; the smallest of none does not exist.
+static Tensor extreme_norm(const Tensor& norms, double order, int64_t dim, bool keepdim,
+                           const Tensor& self, const char* op) {
+  if (norms.size(dim) != 0) {
+    return order > 0 ? norms.amax({dim}, keepdim) : norms.amin({dim}, keepdim);
+  }
+  check_shape(order > 0, op, "self has shape ", self.sizes(), ", and order ", order,
+              " is the smallest of no ",
+              std::abs(order) == 1 ? "column norms"
+              : std::isinf(order)  ? "row norms"
+                                   : "singular values");
+  return norms.sum({dim}, keepdim);
+}
+
 Tensor linalg_matrix_norm(const Tensor& self, const Scalar& ord, IntList dim, bool keepdim,
                           std::optional<ScalarType> dtype) {
   const char* op = "linalg_matrix_norm";
@@ -362,15 +391,13 @@ Tensor linalg_matrix_norm(const Tensor& self, const Scalar& ord, IntList dim, bo
   check_type(is_differentiable(x.dtype()), op, "self is ", x.dtype(),
              ": it must be of a floating or complex type");
   if (size == 2) {
-    const Tensor values = values_in(x, dims);
-    return with_dims(order > 0 ? mytorch::amax(values, {-1}) : mytorch::amin(values, {-1}), dims,
-                     keepdim);
+    return with_dims(extreme_norm(values_in(x, dims), order, -1, false, self, op), dims, keepdim);
   }
   // Order 1 sums columns, so it sums over the rows' dimension; inf sums rows.
   const int64_t summed = std::isinf(order) ? dims[1] : dims[0];
   const int64_t compared = std::isinf(order) ? dims[0] : dims[1];
   const Tensor sums = mytorch::linalg_vector_norm(x, 1, {summed}, true);
-  const Tensor norm = order > 0 ? sums.amax({compared}, true) : sums.amin({compared}, true);
+  const Tensor norm = extreme_norm(sums, order, compared, true, self, op);
   return keepdim ? norm : norm.squeeze(as_list(dims));
 }
 
@@ -406,11 +433,11 @@ static Tensor condition(const Tensor& self, Order order) {
 }
 
 Tensor linalg_cond(const Tensor& self, std::optional<Scalar> p) {
-  const double order = p.has_value() ? p->to<double>() : 2;
-  if (std::abs(order) != 2) return condition(self, Scalar(order));
+  const double order = p.has_value() ? p->to<double>() : 2, size = std::abs(order);
   check_factorizable(self, "self", "linalg_cond");
-  check_shape(self.size(-2) != 0 && self.size(-1) != 0, "linalg_cond", "self has shape ",
-              self.sizes(), ": an empty matrix has no singular values");
+  // As in PyTorch, that of an empty matrix is 0, as its norms are.
+  if (self.size(-2) == 0 || self.size(-1) == 0) return mytorch::linalg_matrix_norm(self, size);
+  if (size != 2) return condition(self, Scalar(order));
   const Tensor values = mytorch::linalg_svdvals(self);
   const Tensor largest = values.select(-1, 0), smallest = values.select(-1, values.size(-1) - 1);
   return order > 0 ? largest / smallest : smallest / largest;
@@ -431,7 +458,7 @@ Tensor linalg_matrix_sqrth(const Tensor& a) {
 
 Tensor linalg_matrix_exp(const Tensor& self) {
   check_square(self, "self", "linalg_matrix_exp");
-  if (self.numel() == 0) return mytorch::clone(self);
+  if (every_example(self).numel() == 0) return mytorch::clone(self);
   const double radius = to_real(self.dtype()) == kFloat64 ? 0.8 : 2.5;
   const Tensor norm = mytorch::amax(mytorch::sum(mytorch::abs(self), {-2}), {-1});
   const Tensor squarings = mytorch::clamp_min(mytorch::ceil(mytorch::log2(norm / radius)), 0.0);

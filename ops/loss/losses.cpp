@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "core/tensor/batched.h"
+#include "core/tensor/capture_layer.h"
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/abs.h"
 #include "mytorch/ops/amax.h"
@@ -181,7 +182,7 @@ Tensor l1_loss(const Tensor& self, const Tensor& target, Str reduction) {
 Tensor loss_of_probabilities(const Tensor& self, const Tensor& target, const Tensor& terms,
                              Str reduction, const char* op) {
   check_reduction(reduction, op);
-  if (self.device().is_cpu() && self.numel() != 0) {
+  if (self.device().is_cpu() && self.numel() != 0 && !recording_graph()) {
     const Tensor values = all_examples(self.detach());
     const double least = mytorch::amin(values).item<double>();
     const double greatest = mytorch::amax(values).item<double>();

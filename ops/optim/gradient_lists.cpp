@@ -7,7 +7,6 @@
 #include "mytorch/ops/mul.h"
 #include "mytorch/ops/stack.h"
 #include "mytorch/ops/to.h"
-#include "mytorch/ops/zeros.h"
 #include "ops/precision.h"
 
 namespace mytorch {
@@ -62,7 +61,9 @@ Tensor get_total_norm(TensorList tensors, double norm_type) {
     norms.push_back(mytorch::to(
         mytorch::linalg_vector_norm(each, norm_type, OptionalIntList(), false, type), device));
   }
-  if (norms.empty()) return mytorch::zeros(IntList(), type, device);
+  if (norms.empty()) {  // the sum of no elements, which keeps the history
+    return mytorch::linalg_vector_norm(tensors[0], 1, OptionalIntList(), false, type);
+  }
   if (norms.size() == 1) return norms[0];
   return mytorch::linalg_vector_norm(mytorch::stack(norms), norm_type);
 }

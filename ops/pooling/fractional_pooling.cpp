@@ -66,9 +66,10 @@ Tensors<2> fractional_max_pool(const Tensor& self, IntList kernel_size, IntList 
         begin.reshape(as_list(begin_shape)) + offset.reshape(as_list(offset_shape));
     index = index.defined() ? index * self.size(d - n) + place : place;
   }
-  const Tensor flat = index.reshape({planes, -1, checked(window, op, "the size of a window")});
-  const Tensor elements = mytorch::gather(self.reshape({planes, -1}), 1,
-                                          flat.reshape({planes, flat.size(1) * flat.size(2)}));
+  const Tensor flat = index.flatten(n + 1).flatten(1, n);  // (planes, windows, window)
+  const Tensor plane = self.flatten(-n);
+  const Tensor elements =
+      mytorch::gather(plane.reshape({planes, plane.size(-1)}), 1, flat.flatten(1));
   const auto [values, at] = mytorch::max(elements.reshape(flat.sizes()), 2, false);
   const Tensor indices = mytorch::gather(flat, 2, at.unsqueeze(2));
   return {values.reshape(as_list(sizes)), indices.reshape(as_list(sizes))};

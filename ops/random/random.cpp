@@ -333,9 +333,14 @@ Tensor multinomial(const Tensor& self, int64_t num_samples, bool replacement,
   const Tensor valid = mytorch::logical_and(weights.amin({-1}, true) >= 0, largest < HUGE_VAL);
   const Tensor enough =
       replacement || num_samples == 1 ? largest > 0 : (weights > 0).sum({-1}, true) >= num_samples;
-  check_value(mytorch::logical_and(valid, enough).all().item().to<bool>(), op,
+  const Tensor right = mytorch::logical_and(valid, enough);
+  check_value(recording_graph() || right.all().item().to<bool>(), op,
               "weights must be finite and not negative, and each row needs ",
               replacement ? int64_t{1} : num_samples, " positive ones");
+  // A graph cannot ask: it draws -1, which is no category.
+  const auto known = [&](const Tensor& draws) {
+    return recording_graph() ? mytorch::where(right, draws, -1) : draws;
+  };
   if (!replacement || num_samples == 1) {
     // The largest of w / E, E exponentially distributed, are distributed like draws without
     // replacement (Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006).
@@ -343,7 +348,7 @@ Tensor multinomial(const Tensor& self, int64_t num_samples, bool replacement,
     const Tensor uniform = mytorch::rand_like(weights, {}, {}, generator);
     const Tensor draws = weights / uniform.neg().log1p().neg().clamp_min(smallest);
     // Overflow to infinity must not tie with other draws.
-    return std::get<1>(mytorch::topk(mytorch::log(draws), num_samples, -1));
+    return known(std::get<1>(mytorch::topk(mytorch::log(draws), num_samples, -1)));
   }
   // The weights as integers: sums of these are exact, so that all devices draw the same, and a
   // weight of 0 adds nothing. Those of all categories stay below 2^62.
@@ -363,14 +368,14 @@ Tensor multinomial(const Tensor& self, int64_t num_samples, bool replacement,
   constexpr int64_t kBlock = int64_t{1} << 18;
   const int64_t rows = weights.dim() == 1 ? 1 : weights.size(0);
   const int64_t some = std::max<int64_t>(kBlock / categories, 1);
-  if (rows <= some) return drawn(weights, largest, uniform);
+  if (rows <= some) return known(drawn(weights, largest, uniform));
   std::vector<Tensor> parts;
   for (int64_t first = 0; first < rows; first += some) {
     const int64_t count = std::min(some, rows - first);
     parts.push_back(drawn(weights.narrow(0, first, count), largest.narrow(0, first, count),
                           uniform.narrow(0, first, count)));
   }
-  return mytorch::cat(parts, 0);
+  return known(mytorch::cat(parts, 0));
 }
 
 }  // namespace composite

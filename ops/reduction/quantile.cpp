@@ -1,14 +1,18 @@
 // Quantiles.
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/full.h"
 #include "mytorch/ops/isnan.h"
 #include "mytorch/ops/lerp.h"
+#include "mytorch/ops/logical_and.h"
+#include "mytorch/ops/logical_not.h"
 #include "mytorch/ops/sort.h"
 #include "mytorch/ops/where.h"
 #include "ops/check.h"
+#include "ops/check_values.h"
 #include "ops/geometry.h"
 
 namespace mytorch::composite {
@@ -25,10 +29,6 @@ Tensor quantiles(const Tensor& self, const Tensor& q, std::optional<int64_t> dim
   check_value(std::find(kKinds.begin(), kKinds.end(), interpolation) != kKinds.end(), op,
               "interpolation is '", interpolation,
               "': give linear, lower, higher, midpoint or nearest");
-  if (q.device().is_cpu() && q.numel() > 0) {
-    check_value(q.detach().min().item<double>() >= 0 && q.detach().max().item<double>() <= 1, op,
-                "q has numbers outside of [0, 1]");
-  }
   const int64_t ndim = self.dim();
   const int64_t at = dim ? wrap_dim(*dim, ndim, op) : 0;
   const Tensor lines = !dim || ndim == 0 ? self.reshape({-1}) : self.transpose(at, -1);
@@ -85,7 +85,21 @@ Tensor one_quantile(const Tensor& self, double q, std::optional<int64_t> dim, bo
 
 Tensor many_quantiles(const Tensor& self, const Tensor& q, std::optional<int64_t> dim, bool keepdim,
                       Str interpolation, bool ignore_nan, const char* op) {
-  const Tensor result = quantiles(self, q, dim, keepdim, interpolation, ignore_nan, op);
+  // Where the host cannot ask, quantiles of numbers outside are NaN.
+  Tensor inside = q, outside;
+  if (may_check_values(q)) {
+    check_value(q.detach().min().item<double>() >= 0 && q.detach().max().item<double>() <= 1, op,
+                "q has numbers outside of [0, 1]");
+  } else if (q.numel() != 0) {
+    outside = mytorch::logical_and(q.detach() >= 0, q.detach() <= 1).logical_not();
+    inside = mytorch::where(outside, 0.0, q);
+  }
+  Tensor result = quantiles(self, inside, dim, keepdim, interpolation, ignore_nan, op);
+  if (outside.defined()) {
+    Dims sizes(result.dim(), 1);
+    sizes[0] = q.numel();
+    result = mytorch::where(outside.reshape(as_list(sizes)), NAN, result);
+  }
   return q.dim() == 0 ? result.squeeze(0) : result;
 }
 

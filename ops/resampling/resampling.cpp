@@ -16,7 +16,6 @@
 #include "mytorch/ops/round.h"
 #include "mytorch/ops/stack.h"
 #include "mytorch/ops/where.h"
-#include "mytorch/ops/zeros.h"
 #include "mytorch/ops/zeros_like.h"
 #include "ops/check.h"
 #include "ops/creation.h"
@@ -290,10 +289,8 @@ Tensor sample_grid(const Tensor& input, const Tensor& grid, int64_t mode, int64_
               ": give 0 (zeros), 1 (border) or 2 (reflection)");
   Dims sizes = {input.size(0), input.size(1)};
   for (int64_t i = 0; i < n; ++i) sizes.push_back(grid.size(i + 1));
-  if (checked_product(as_list(sizes), op) == 0) {
-    return mytorch::zeros(as_list(sizes), input.dtype(), input.device());
-  }
-  const Tensor points = widened(grid).reshape({grid.size(0), -1, n});
+  checked_product(as_list(sizes), op);
+  const Tensor points = widened(grid).flatten(1, -2);
   std::vector<Tensor> coordinates;
   for (int64_t i = 0; i < n; ++i) coordinates.push_back(points.select(2, i));
   const Sampler sampler{static_cast<Padding>(padding), align_corners};

@@ -376,5 +376,127 @@ TEST(ReportedGradients, SecondDerivativesOfNormsOfNegativeOrderAtZero) {
   }
 }
 
+// Random numbers that overwrite a tensor have no derivative by what was there: no gradient arrives.
+TEST(ReportedGradients, RandomNumbersInPlaceHaveNoGradient) {
+  const std::vector<std::pair<const char*, std::function<void(const Tensor&)>>> fills = {
+      {"normal_", [](const Tensor& x) { x.normal_(); }},
+      {"uniform_", [](const Tensor& x) { x.uniform_(); }},
+      {"random_", [](const Tensor& x) { x.random_(0, 5); }},
+      {"bernoulli_", [](const Tensor& x) { x.bernoulli_(0.5); }},
+      {"exponential_", [](const Tensor& x) { x.exponential_(); }},
+      {"fill_", [](const Tensor& x) { x.fill_(2); }},
+  };
+  for (const auto& [name, fill] : fills) {
+    const Tensor w = full({4}, 3.0, kFloat64).requires_grad_();
+    const Tensor whole = w * w;
+    fill(whole);
+    whole.sum().backward();
+    EXPECT_FALSE(w.grad().defined()) << name;
+    w.set_grad({});
+    const Tensor part = w * 2;
+    fill(part.slice(0, 0, 1));
+    part.sum().backward();
+    EXPECT_EQ(values(w.grad()), (Values{0, 2, 2, 2})) << name;
+    EXPECT_THROW(fill(w), Error) << name;
+    EXPECT_THROW(fill(w.slice(0, 0, 1)), Error) << name;
+    const NoGradGuard no_grad;
+    fill(w);
+  }
+  const Tensor z = zeros({2}, kComplex128).requires_grad_();
+  const Tensor noise = z * 2;
+  noise.normal_();
+  real(noise).sum().backward();
+  EXPECT_FALSE(z.grad().defined());
+}
+
+// An exponential of the arm that is not taken overflows.
+TEST(ReportedGradients, SecondDerivativesOfUnitsFarOut) {
+  const auto second = [](const std::function<Tensor(const Tensor&)>& f, const Tensor& at) {
+    const Tensor x = at.clone().requires_grad_();
+    const Tensor slope = autograd::grad({f(x).sum()}, {x}, {}, {.create_graph = true})[0];
+    return values(autograd::grad({slope.sum()}, {x})[0]);
+  };
+  for (const ScalarType type : {kFloat32, kFloat64}) {
+    const Tensor far = tensor({60.0, 100.0, 800.0, 1e30}, type);
+    EXPECT_EQ(second([](const Tensor& x) { return elu(x, 1.5); }, far), (Values{0, 0, 0, 0}));
+    EXPECT_EQ(second([](const Tensor& x) { return selu(x); }, far), (Values{0, 0, 0, 0}));
+    EXPECT_EQ(second([](const Tensor& x) { return celu(x, 0.5); }, far), (Values{0, 0, 0, 0}));
+    EXPECT_EQ(second([](const Tensor& x) { return special_log_ndtr(x); }, far),
+              (Values{0, 0, 0, 0}));
+  }
+  // -r (x + r), where r is the first derivative, by mpmath.
+  const Values curves = second([](const Tensor& x) { return special_log_ndtr(x); },
+                               tensor({-1e4, -3.0, 0.5, 1.0, 1.5, 5.0, 14.0}, kFloat64));
+  const Values expected = {-0.9999999900000006,    -0.92944081321473188, -0.5138245643036329,
+                           -0.3703137142233946,    -0.2274472205207062,  -7.4336019148607112e-6,
+                           -1.5352491831445598e-42};
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_NEAR(curves[i], expected[i], 1e-7 * std::abs(expected[i])) << i;
+  }
+}
+
+// Results that no element counts for are constant: their gradients are zeros, not missing.
+TEST(ReportedGradients, ResultsOfNoElementsKeepTheirHistory) {
+  const auto check = [](const char* name, std::vector<Tensor> inputs,
+                        const std::function<Tensor(const std::vector<Tensor>&)>& f) {
+    for (Tensor& input : inputs) input = input.clone().requires_grad_();
+    const Tensor y = f(inputs);
+    ASSERT_TRUE(y.requires_grad()) << name;
+    (y.is_complex() ? real(y) : y).sum().backward();
+    for (const Tensor& input : inputs) {
+      ASSERT_TRUE(input.grad().defined()) << name;
+      EXPECT_TRUE(equal(input.grad(), zeros_like(input))) << name << " " << input.grad();
+    }
+  };
+  const Tensor rows = tensor({{1.0, kNaN}, {2.0, 3.0}}, kFloat64);
+  for (const char* mode : {"sum", "mean", "max"}) {
+    const auto bags = [&](const Tensor& indices, const Tensor& offsets, int64_t padding,
+                          bool ends) {
+      check(mode, {rows}, [&](const std::vector<Tensor>& in) {
+        return embedding_bag(in[0], indices, offsets, false, mode, {}, ends, padding);
+      });
+    };
+    bags(zeros({0, 3}, kInt64), {}, -1, false);
+    bags(zeros({3, 0}, kInt64), {}, -1, false);
+    bags(ones({2, 3}, kInt64), {}, 1, false);
+    bags(zeros({0}, kInt64), zeros({2}, kInt64), -1, false);
+    bags(zeros({0}, kInt64), zeros({1}, kInt64), -1, true);
+  }
+  check("weighted bags", {zeros({0, 3}, kFloat64)}, [&](const std::vector<Tensor>& in) {
+    return embedding_bag(rows, zeros({0, 3}, kInt64), {}, false, "sum", in[0]);
+  });
+  for (int64_t mode = 0; mode < 3; ++mode) {
+    for (int64_t padding = 0; padding < 3; ++padding) {
+      // The nearest elements do not depend on the grid.
+      const auto sample = [&](const char* name, const Tensor& input, const Tensor& grid) {
+        std::vector<Tensor> inputs = {input};
+        if (mode != 1) inputs.push_back(grid);
+        check(name, inputs, [&](const std::vector<Tensor>& in) {
+          const Tensor& points = mode == 1 ? grid : in[1];
+          return input.dim() == 4 ? grid_sampler_2d(in[0], points, mode, padding, false)
+                                  : grid_sampler_3d(in[0], points, mode, padding, true);
+        });
+      };
+      const Tensor plane = full({1, 2, 3, 3}, kNaN, kFloat64);
+      sample("no planes", plane.narrow(0, 0, 0), zeros({0, 2, 2, 2}, kFloat64));
+      sample("no channels", plane.narrow(1, 0, 0), zeros({1, 2, 2, 2}, kFloat64));
+      sample("no points", plane, zeros({1, 0, 2, 2}, kFloat64));
+      if (mode == 2) continue;
+      sample("no volumes", zeros({0, 2, 3, 3, 3}, kFloat64), zeros({0, 2, 2, 2, 3}, kFloat64));
+    }
+  }
+  const Tensor none = zeros({0, 2}, kComplex64);
+  check("prod", {none}, [](const std::vector<Tensor>& in) { return prod(in[0]); });
+  check("prod of rows", {none}, [](const std::vector<Tensor>& in) { return prod(in[0], 0, true); });
+  EXPECT_TRUE(equal(prod(none), ones({}, kComplex64)));
+  EXPECT_TRUE(equal(prod(none, 0), ones({2}, kComplex64)));
+  check("norms", {zeros({0}), zeros({0, 2})},
+        [](const std::vector<Tensor>& in) { return get_total_norm({in[0]}, 2.0) + in[1].sum(); });
+  check("norm", {zeros({0, 2}, kFloat64)},
+        [](const std::vector<Tensor>& in) { return linalg_matrix_norm(in[0], 2); });
+  check("condition", {zeros({2, 0, 0}, kFloat64)},
+        [](const std::vector<Tensor>& in) { return linalg_cond(in[0]); });
+}
+
 }  // namespace
 }  // namespace mytorch

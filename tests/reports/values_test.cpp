@@ -416,5 +416,46 @@ TEST(ReportedValues, AttentionRefusesMasksOfIntegers) {
   EXPECT_THROW(attention(x, x, x, {.key_padding_mask = zeros({1, 3}, kInt64)}), Error);
 }
 
+// As in PyTorch, norms of matrices without elements are 0, except the smallest of no norms.
+TEST(ReportedValues, NormsAndConditionsOfEmptyMatrices) {
+  const auto empty = [](IntList sizes) { return zeros(sizes, kFloat64); };
+  for (const double order : {1.0, -1.0, 2.0, -2.0, kInfinity, -kInfinity}) {
+    EXPECT_EQ(linalg_cond(empty({0, 0}), order).item<double>(), 0) << order;
+    EXPECT_EQ(values(linalg_cond(empty({2, 0, 0}), order)), (Values{0, 0})) << order;
+    EXPECT_EQ(linalg_cond(empty({0, 3, 3}), order).sizes().vec(), std::vector<int64_t>{0}) << order;
+    if (order < 0) continue;
+    EXPECT_EQ(linalg_matrix_norm(empty({0, 2}), order).item<double>(), 0) << order;
+    EXPECT_EQ(linalg_matrix_norm(empty({2, 0}), order).item<double>(), 0) << order;
+    EXPECT_EQ(values(linalg_matrix_norm(empty({2, 1, 0, 1}), order)), (Values{0, 0})) << order;
+    EXPECT_EQ(linalg_matrix_norm(empty({2, 0, 3}), order, {-2, -1}, true).sizes().vec(),
+              (std::vector<int64_t>{2, 1, 1}));
+  }
+  for (const char* order : {"fro", "nuc"}) {
+    EXPECT_EQ(linalg_cond(empty({0, 0}), order).item<double>(), 0) << order;
+    EXPECT_EQ(values(linalg_cond(empty({2, 0, 0}), order)), (Values{0, 0})) << order;
+    EXPECT_EQ(linalg_matrix_norm(empty({0, 2}), order).item<double>(), 0) << order;
+  }
+  EXPECT_EQ(linalg_cond(empty({2, 0})).item<double>(), 0);
+  EXPECT_EQ(linalg_matrix_norm(empty({0, 2}), -1).item<double>(), 0);
+  EXPECT_EQ(linalg_matrix_norm(empty({2, 0}), -kInfinity).item<double>(), 0);
+  EXPECT_ERROR(linalg_matrix_norm(empty({2, 0}), -1), "smallest of no column norms");
+  EXPECT_ERROR(linalg_matrix_norm(empty({0, 2}), -kInfinity), "smallest of no row norms");
+  EXPECT_ERROR(linalg_matrix_norm(empty({2, 1, 0, 1}), -2),
+               "self has shape (2, 1, 0, 1), and order -2 is the smallest of no singular values");
+  EXPECT_ERROR(linalg_cond(empty({0, 0}), 3), "ord is 3");
+}
+
+TEST(ReportedValues, FractionalPoolingOfEmptyBatches) {
+  const auto [plane, places] =
+      fractional_max_pool2d(zeros({0, 2, 4, 5}), {2, 2}, {2, 3}, rand({0, 2, 2}));
+  EXPECT_EQ(plane.sizes().vec(), (std::vector<int64_t>{0, 2, 2, 3}));
+  EXPECT_EQ(places.sizes().vec(), (std::vector<int64_t>{0, 2, 2, 3}));
+  EXPECT_EQ(std::get<0>(fractional_max_pool3d(zeros({0, 2, 4, 4, 4}), {2, 2, 2}, {2, 2, 2},
+                                              rand({0, 2, 3})))
+                .sizes()
+                .vec(),
+            (std::vector<int64_t>{0, 2, 2, 2, 2}));
+}
+
 }  // namespace
 }  // namespace mytorch
