@@ -19,6 +19,23 @@ constexpr DtypeName kDtypeNames[] = {
     {kFloat32, "F32"}, {kFloat64, "F64"}, {kComplex64, "C64"},
 };
 
+// Returns an entry and metadata of types that the format has.
+SafetensorsFile::Entry stored(const SafetensorsFile::Entry& entry) {
+  SafetensorsFile::Entry result = entry;
+  if (entry.dtype == kComplex128) {
+    result.dtype = kFloat64;
+    result.shape.push_back(2);
+  }
+  return result;
+}
+Metadata stored(const SafetensorsHeader& header) {
+  Metadata result = header.metadata;
+  for (const SafetensorsFile::Entry& entry : header.entries) {
+    if (entry.dtype == kComplex128) result.emplace(std::string(kComplexKey) + entry.name, "");
+  }
+  return result;
+}
+
 std::string quoted(const std::string& text) {
   try {
     return nlohmann::json(text).dump();
@@ -34,8 +51,7 @@ const char* format_dtype(ScalarType dtype) {
   const auto* const found = std::find_if(std::begin(kDtypeNames), std::end(kDtypeNames),
                                          [&](const DtypeName& row) { return row.dtype == dtype; });
   if (found == std::end(kDtypeNames)) {
-    fail(ErrorCode::kType, "[save_safetensors] the format has no ", dtype_name(dtype),
-         ": save view_as_real(x), or convert it with to(kComplex64)");
+    fail(ErrorCode::kType, "[save_safetensors] the format has no ", dtype_name(dtype));
   }
   return found->name;
 }
@@ -68,15 +84,16 @@ std::string format_header(const SafetensorsHeader& header) {
   const auto separate = [&json] {
     if (json.back() != '{') json += ',';
   };
-  if (!header.metadata.empty()) {
+  if (const Metadata metadata = stored(header); !metadata.empty()) {
     absl::StrAppend(&json, "\"", kMetadataKey, "\":{");
-    for (const auto& [key, value] : header.metadata) {
+    for (const auto& [key, value] : metadata) {
       separate();
       absl::StrAppend(&json, quoted(key), ":", quoted(value));
     }
     json += '}';
   }
-  for (const auto& entry : header.entries) {
+  for (const auto& each : header.entries) {
+    const SafetensorsFile::Entry entry = stored(each);
     separate();
     absl::StrAppend(&json, quoted(entry.name), ":{\"dtype\":\"", format_dtype(entry.dtype),
                     "\",\"shape\":[", absl::StrJoin(entry.shape, ","), "],\"data_offsets\":[",

@@ -276,6 +276,25 @@ void check_cover(const std::vector<Entry>& entries, uint64_t data_bytes, const s
   }
 }
 
+// Makes the tensors that the metadata name as such complex128.
+void restore_complex(SafetensorsHeader* header, const std::string& path) {
+  for (auto each = header->metadata.lower_bound(std::string(kComplexKey));
+       each != header->metadata.end() && each->first.starts_with(kComplexKey);
+       each = header->metadata.erase(each)) {
+    const std::string name = each->first.substr(kComplexKey.size());
+    const auto found = std::lower_bound(
+        header->entries.begin(), header->entries.end(), name,
+        [](const Entry& entry, const std::string& name) { return entry.name < name; });
+    if (found == header->entries.end() || found->name != name || found->dtype != kFloat64 ||
+        found->shape.empty() || found->shape.back() != 2) {
+      fail_tensor(path, name,
+                  "is complex128 by the metadata, but is no F64 tensor with a last dimension of 2");
+    }
+    found->dtype = kComplex128;
+    found->shape.pop_back();
+  }
+}
+
 }  // namespace
 
 SafetensorsHeader parse_header(std::string_view json, uint64_t data_bytes,
@@ -297,6 +316,7 @@ SafetensorsHeader parse_header(std::string_view json, uint64_t data_bytes,
   check_names(header.entries, path);
   for (const Entry& entry : header.entries) check_bytes(entry, data_bytes, path);
   check_cover(header.entries, data_bytes, path);
+  restore_complex(&header, path);
   return header;
 }
 

@@ -19,6 +19,9 @@ inline constexpr uint64_t kPrefixBytes = 8;  // the length of the header, which 
 inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 inline constexpr size_t kMaxDims = 64;
 inline constexpr char kMetadataKey[] = "__metadata__";
+// The format has no complex128: such a tensor is one of F64 with a last dimension of 2, as
+// view_as_real returns, and has this key and its name among the metadata.
+inline constexpr std::string_view kComplexKey = "mytorch.complex128:";
 
 struct SafetensorsHeader {
   std::vector<SafetensorsFile::Entry> entries;  // sorted by name
