@@ -140,7 +140,7 @@ struct Cache::Impl {
   // once kMostUnused recordings in a row were dropped without a replay, between further trials,
   // which become rarer.
   bool rests() {
-    constexpr int64_t kMostUnused = 8, kLongestRest = int64_t{1} << 16;
+    constexpr int64_t kMostUnused = 8, kLongestRest = 256;
     if (unused < kMostUnused) return false;
     if (rested < rest) {
       ++rested;
@@ -164,6 +164,11 @@ struct Cache::Impl {
     }
     if (recording.joint != nullptr) {
       Joint::attach(recording.joint, arguments, &results);
+    }
+    if (allowed == CompileSwitch::kOn) {  // otherwise the function runs, too
+      for (const std::shared_ptr<RecordedState>& state : recording.forward().states) {
+        state->replayed();
+      }
     }
     return results;
   }

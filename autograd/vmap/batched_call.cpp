@@ -237,7 +237,7 @@ std::vector<Value> BatchedCall::wrapped() {
   return found;
 }
 
-// Without examples, computes one of zeros or ones, for the types and shapes of the results.
+// Without examples, computes one of zeros and one of ones, for the types and shapes of the results.
 std::vector<Value> BatchedCall::loop() {
   for (int i = 0; i < op.num_args; ++i) {
     if (op.args[i].written && (parts[i].size() != 1 || !parts[i][0].batched)) {
@@ -271,18 +271,20 @@ std::vector<Value> BatchedCall::loop() {
     }
     if (size() == 0) {
       const NoGradGuard no_grad;
-      const auto compute_of = [&](int64_t value) {
-        compute([&](const Tensor& batch) {
-          const std::vector<int64_t> sizes = batch.sizes().vec();
-          return mytorch::full(IntList(sizes.data() + 1, sizes.size() - 1), value, batch.dtype(),
-                               batch.device());
-        });
-      };
-      try {
-        compute_of(0);  // indices of rows, of which there may be one
-      } catch (const Error&) {
-        compute_of(1);  // weights, pivots
+      // Zeros are indices of rows, of which there may be one; ones are weights, and pivots. Shapes
+      // that depend on the values differ.
+      for (const int64_t value : {0, 1}) {
+        try {
+          compute([&](const Tensor& batch) {
+            const std::vector<int64_t> sizes = batch.sizes().vec();
+            return mytorch::full(IntList(sizes.data() + 1, sizes.size() - 1), value, batch.dtype(),
+                                 batch.device());
+          });
+        } catch (const Error&) {
+          if (value == 1 && rows.empty()) throw;
+        }
       }
+      if (generator.call() != call) generator.set_call(call);
     } else {
       warn_loop(op);
     }

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/runtime/stream_capture.h"
-#include "mytorch/error.h"
+#include "core/types/errors.h"
 #include "mytorch/tensor.h"
 #include "mytorch/tensor_values.h"
 
@@ -33,6 +33,7 @@ void Generator::set_call(uint64_t call) {
   state_->call = call;
 }
 Tensor Generator::get_state() const {
+  check_effect("get_state", "reads the state of a generator");
   using Bytes = std::array<uint8_t, 2 * sizeof(uint64_t)>;
   const auto bytes = std::make_shared<Bytes>();
   const std::array<uint64_t, 2> state = {seed(), call()};
@@ -49,8 +50,9 @@ void Generator::set_state(const Tensor& state) {
          " bytes, contiguous on the CPU");
   }
   std::memcpy(values.data(), state.const_data<uint8_t>(), sizeof(values));
-  set_seed(values[0]);
-  set_call(values[1]);
+  check_effect("set_state", "sets the state of a generator");
+  state_->seed = values[0];
+  state_->call = values[1];
 }
 uint64_t Generator::take(uint64_t calls) const {
   return state_->call.fetch_add(calls, std::memory_order_relaxed);

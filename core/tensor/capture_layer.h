@@ -3,6 +3,7 @@
 // through a table.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -19,6 +20,25 @@ class RecordedState {
   // Called before each replay. Writes the state to the tensors that the graph reads. Returns why
   // the recording does not hold any more, or null.
   virtual const char* refresh() = 0;
+  // Called after each replay.
+  virtual void replayed() {}
+};
+
+// A small number of the library's state, such as the mode of a module, that functions read and set.
+// Its owner keeps it up to date. A recording holds while the cells that it has read are as they
+// were, and its replays set those that it has set.
+class StateCell {
+ public:
+  static constexpr int8_t kGone = -1;  // the owner was destroyed
+
+  // `changed` says that the number is another one.
+  StateCell(int8_t value, const char* changed) : value(value), changed(changed) {}
+  virtual ~StateCell() = default;
+  // Gives the owner a number.
+  virtual void set(int8_t number) = 0;
+
+  std::atomic<int8_t> value;
+  const char* const changed;
 };
 
 struct CaptureTable {
@@ -39,6 +59,10 @@ struct CaptureTable {
   void (*caches)(const Tensor& tensor);
   // The recording depends on a state, as it is now.
   void (*depends)(std::shared_ptr<RecordedState> state);
+  // A cell is read; has been set; belongs to an object that is made.
+  void (*reads)(const std::shared_ptr<StateCell>& cell);
+  void (*sets)(const std::shared_ptr<StateCell>& cell);
+  void (*makes)(const std::shared_ptr<StateCell>& cell);
   // Returns a number of the recording that no other has, or 0 if there is none.
   uint64_t (*recording)();
 };

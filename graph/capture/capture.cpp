@@ -85,6 +85,20 @@ void depends(std::shared_ptr<RecordedState> state) {
   }
 }
 
+void reads(const std::shared_ptr<StateCell>& cell) {
+  if (active == nullptr || active->is_middle) return;
+  OperatorCapture::State::TouchedCell& touched = active->touched(cell);
+  if (!touched.known()) touched.expected = cell->value;
+}
+
+void sets(const std::shared_ptr<StateCell>& cell) {
+  if (active != nullptr && !active->is_middle) active->touched(cell).set = cell->value;
+}
+
+void makes(const std::shared_ptr<StateCell>& cell) {
+  if (active != nullptr && !active->is_middle) active->touched(cell).made = true;
+}
+
 uint64_t recording() { return active == nullptr || active->is_middle ? 0 : active->number; }
 
 void effect(const char* op, const char* what) {
@@ -111,8 +125,9 @@ void uncaptured() {
   if (splits != nullptr) splits->uncaptured();
 }
 
-constexpr CaptureTable kTable = {host_access, grad_read, grad_written, keeps,    keeps_memory,
-                                 assigned,    caches,    depends,      recording};
+constexpr CaptureTable kTable = {host_access,  grad_read, grad_written, keeps,
+                                 keeps_memory, assigned,  caches,       depends,
+                                 reads,        sets,      makes,        recording};
 
 [[maybe_unused]] const bool installed = [] {
   capture_table = &kTable;
@@ -219,6 +234,7 @@ Recorded OperatorCapture::finish(const std::vector<Tensor>& results) {
   state_->adopt_allocated();
   state_->refuse_written_constants();
   state_->finish_grads();
+  state_->finish_cells();
   return std::move(state_->recorded);
 }
 

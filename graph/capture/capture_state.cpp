@@ -205,6 +205,48 @@ bool OperatorCapture::State::is_between(uint64_t id, uint64_t begin, uint64_t en
          (block(id) == block(end) && id < end && block(end) != block(begin));
 }
 
+namespace {
+
+class CellState final : public RecordedState {
+ public:
+  explicit CellState(OperatorCapture::State::TouchedCell touched) : touched_(std::move(touched)) {}
+  const char* refresh() override {
+    const bool holds = touched_.expected == touched_.kNone ||
+                       touched_.expected == touched_.cell->value.load(std::memory_order_relaxed);
+    return holds ? nullptr : touched_.cell->changed;
+  }
+  void replayed() override {
+    if (touched_.set != touched_.kNone && touched_.cell->value != StateCell::kGone) {
+      touched_.cell->set(touched_.set);
+    }
+  }
+
+ private:
+  OperatorCapture::State::TouchedCell touched_;
+};
+
+}  // namespace
+
+OperatorCapture::State::TouchedCell& OperatorCapture::State::touched(
+    const std::shared_ptr<StateCell>& cell) {
+  TouchedCell& found = cells[cell.get()];
+  if (found.cell == nullptr) found.cell = cell;
+  return found;
+}
+
+void OperatorCapture::State::finish_cells() {
+  for (auto& [key, touched] : cells) {
+    // What the function has made is its own, unless it has kept it.
+    if (touched.made) {
+      touched.expected = touched.cell->value;
+      touched.set = touched.kNone;
+      if (touched.expected == StateCell::kGone) continue;
+    }
+    recorded.states.push_back(std::make_shared<CellState>(std::move(touched)));
+  }
+  cells.clear();
+}
+
 uint64_t OperatorCapture::State::next_number() {
   static std::atomic<uint64_t> last{0};
   return ++last;

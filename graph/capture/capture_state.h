@@ -36,6 +36,20 @@ struct OperatorCapture::State {
   absl::flat_hash_map<const TensorImpl*, size_t> leaf_index;
   std::vector<TouchedLeaf> leaves;
 
+  // The cells of the library's state that the function has read, set or made.
+  struct TouchedCell {
+    static constexpr int8_t kNone = -2;
+    std::shared_ptr<StateCell> cell;
+    int8_t expected = kNone;  // as it was read before it was set
+    int8_t set = kNone;       // the last one
+    bool made = false;
+    bool known() const { return made || expected != kNone || set != kNone; }
+  };
+  absl::flat_hash_map<const StateCell*, TouchedCell> cells;
+  TouchedCell& touched(const std::shared_ptr<StateCell>& cell);
+  // Makes conditions and effects of the recording of them.
+  void finish_cells();
+
   static uint64_t next_number();
 
   Graph& graph() { return recorded.graph; }

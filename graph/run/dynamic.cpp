@@ -111,6 +111,10 @@ std::optional<DynamicShapes::Instance> DynamicShapes::instance(const Guards& cal
   std::optional<Instance> found;
   for (const KnownFamily& known : known_) {
     if (!belongs(known, call)) continue;
+    if (const char* differs = has_changed(known.family.base()[0]); differs != nullptr) {
+      *reason = differs;
+      continue;
+    }
     std::optional<std::vector<Recorded>> parts = known.family.at(*sizes, reason);
     if (!parts) continue;
     if (found) {
@@ -165,7 +169,7 @@ std::string DynamicShapes::add(const Guards& guards, const Recorded& recorded,
   // Recordings from before an option changed hold for no call any more.
   known_.remove_if([&](const KnownFamily& known) { return known.guards.epoch != guards.epoch; });
   for (auto known = known_.begin(); known != known_.end(); ++known) {
-    if (!belongs(*known, guards)) continue;
+    if (!belongs(*known, guards) || has_changed(known->family.base()[0]) != nullptr) continue;
     std::string differs = known->family.add(parts, *sizes);
     if (differs.empty()) {
       known->guards.outside_replaced = guards.outside_replaced;

@@ -1,8 +1,8 @@
 #include "mytorch/nn/module.h"
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <typeinfo>
 #include <utility>
 #include <vector>
@@ -16,31 +16,46 @@
 
 namespace mytorch::nn {
 
-// The mode of a module, for the recordings that have read it. They hold as long as it is what they
-// read, also if it was another one meanwhile.
-struct Module::RecordedMode {
-  enum Mode : int8_t { kEvaluation, kTraining, kNone };
-  struct Expected final : RecordedState {
-    const RecordedMode* mode;
-    Mode expected;
-    const char* refresh() override {
-      return mode->now == expected ? nullptr : "the training mode of a module has changed";
-    }
-  };
-
-  explicit RecordedMode(bool training) : now(Mode(training)) {
-    for (const Mode each : {kEvaluation, kTraining}) {
-      states[each].mode = this;
-      states[each].expected = each;
-    }
+// The mode of a module, which compiled functions read and set.
+class Module::RecordedMode final : public StateCell {
+ public:
+  explicit RecordedMode(Module* module)
+      : StateCell(module->training_ ? 1 : 0, "the training mode of a module has changed"),
+        module_(module) {}
+  void set(int8_t number) override {
+    module_->training_ = number != 0;
+    value = number;
   }
-  std::atomic<Mode> now;  // kNone: the module is gone
-  uint64_t set_by = 0;    // the recording that has set the mode
-  Expected states[2];
+
+ private:
+  Module* module_;
 };
 
-Module::Module() = default;
-Module::Module(std::nullptr_t) : empty_(true) {}
+const std::shared_ptr<StateCell>& Module::recorded_mode() const {
+  // Several threads may record functions that use one module.
+  static auto* const creation = new std::mutex;
+  const std::lock_guard<std::mutex> lock(*creation);
+  if (recorded_mode_ == nullptr)
+    recorded_mode_ = std::make_shared<RecordedMode>(const_cast<Module*>(this));
+  return recorded_mode_;
+}
+
+void Module::note_mode_read() const { capture_table->reads(recorded_mode()); }
+
+void Module::note_made() { capture_table->makes(recorded_mode()); }
+
+void Module::set_mode(bool training) {
+  training_ = training;
+  if (recording_graph()) recorded_mode();
+  if (recorded_mode_ == nullptr) return;
+  recorded_mode_->value = training ? 1 : 0;
+  if (recording_graph()) capture_table->sets(recorded_mode_);
+}
+
+Module::Module() {
+  if (recording_graph()) note_made();
+}
+Module::Module(std::nullptr_t) : Module() { empty_ = true; }
 Module::Module(const Module& other)
     : Forwards(),
       own_name_(other.own_name_),
@@ -48,12 +63,13 @@ Module::Module(const Module& other)
       children_(other.children_),
       copies_(other.copies_),
       hooks_(other.hooks_),
-      training_(other.training_),
+      training_(other.training()),
       lazy_(other.lazy_),
       empty_(other.empty_),
       parametrized_(other.parametrized_) {
   if (copies_ != nullptr) copies_->add(this);
   CloneMemo::note(this);
+  if (recording_graph()) note_made();
 }
 
 // A copy: the members of `other` stay registered, because they may be assigned again.
@@ -62,7 +78,7 @@ Module::Module(Module&& other) noexcept : Module(std::as_const(other)) {}
 
 Module::~Module() {
   note_change();
-  if (recorded_mode_ != nullptr) recorded_mode_->now = RecordedMode::kNone;
+  if (recorded_mode_ != nullptr) recorded_mode_->value = StateCell::kGone;
   CloneMemo::forget(this);
   if (copies_ != nullptr) copies_->remove(this);
 }
@@ -84,7 +100,7 @@ Module& Module::operator=(const Module& other) {
   tensors_ = other.tensors_;
   children_ = std::move(children);
   hooks_ = other.hooks_;
-  set_mode(other.training_);
+  set_mode(other.training());
   lazy_ = other.lazy_;
   empty_ = other.empty_;
   parametrized_ = other.parametrized_;
@@ -101,22 +117,6 @@ void Module::forget_recordings() {
   if ((thread_state.wanted & kLayerCapture) != 0) return;
   recorded_ = false;
   options_changed();
-}
-
-void Module::note_mode() const {
-  if (!recording_graph()) return;
-  if (recorded_mode_ == nullptr) recorded_mode_ = std::make_shared<RecordedMode>(training_);
-  if (recorded_mode_->set_by == capture_table->recording()) return;
-  capture_table->depends({recorded_mode_, &recorded_mode_->states[training_ ? 1 : 0]});
-}
-
-void Module::set_mode(bool training) {
-  training_ = training;
-  if (recording_graph()) {
-    if (recorded_mode_ == nullptr) recorded_mode_ = std::make_shared<RecordedMode>(training);
-    recorded_mode_->set_by = capture_table->recording();
-  }
-  if (recorded_mode_ != nullptr) recorded_mode_->now = RecordedMode::Mode(training);
 }
 
 void Module::train(bool on) {

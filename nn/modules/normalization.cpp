@@ -86,7 +86,7 @@ void ChannelNorm::set_momentum(std::optional<double> momentum) {
 }
 
 ChannelNorm::Statistics ChannelNorm::track() {
-  const Statistics given = {running_mean, running_var, options->momentum.value_or(0)};
+  Statistics given = {running_mean, running_var, options->momentum.value_or(0)};
   if (!training() || !running_mean.defined()) return given;
   NoGradGuard no_grad;
   num_batches_tracked.add_(1);
@@ -134,8 +134,8 @@ Tensor BatchNorm::forward(const Tensor& input) {
          " is that of one value per channel: give a larger batch, or call eval()");
   }
   const Statistics statistics = track();
-  const Tensor result = batch_norm(input, weight, bias, statistics.mean, statistics.var,
-                                   training() || !tracks, statistics.momentum, options->eps);
+  Tensor result = batch_norm(input, weight, bias, statistics.mean, statistics.var,
+                             training() || !tracks, statistics.momentum, options->eps);
   update(statistics);
   return result;
 }

@@ -54,7 +54,7 @@ Operand Optimizer::rate(size_t group, Device device) {
     refresh_rates(group);
     return Operand(known.tensor);
   }
-  const double lr = this->lr(group);
+  const double lr = group_options(group).get_lr();
   if (!is_capturing(device)) return Operand(Scalar(lr));
   run_uncaptured(device, [&] {
     rates_[group].push_back({full(IntList(nullptr, 0), lr, kFloat64, device), lr});
@@ -65,7 +65,7 @@ Operand Optimizer::rate(size_t group, Device device) {
 // Writes a rate that was changed, by set_lr or through a reference to the options.
 void Optimizer::refresh_rates(size_t group) {
   if (group >= rates_.size()) return;
-  const double lr = this->lr(group);
+  const double lr = group_options(group).get_lr();
   for (Rate& rate : rates_[group]) {
     if (rate.value == lr) continue;
     run_uncaptured(rate.tensor.device(), [&] { rate.tensor.fill_(lr); });
@@ -77,7 +77,8 @@ void Optimizer::refresh_rates(size_t group) {
 // at any time, so each call compares them.
 class Optimizer::RecordedOptions final : public RecordedState {
  public:
-  explicit RecordedOptions(const Optimizer& optimizer) : optimizer_(optimizer.self_) {
+  RecordedOptions(const Optimizer& optimizer, bool rate)
+      : optimizer_(optimizer.self_), rate_(rate) {
     for (size_t g = 0; g < optimizer.num_groups(); ++g) {
       const OptimizerOptions& options = std::as_const(optimizer.param_groups_[g]).options();
       groups_.push_back({&options, optimizer.list(g), options.clone(), {}});
@@ -97,7 +98,7 @@ class Optimizer::RecordedOptions final : public RecordedState {
       }
       if (!groups_[g].same_but_lr()) return "an option of an optimizer has changed";
       const double lr = groups_[g].options->get_lr();
-      if (g < optimizer->rates_.size() && !optimizer->rates_[g].empty()) {
+      if (!rate_ && g < optimizer->rates_.size() && !optimizer->rates_[g].empty()) {
         if (lr != optimizer->rates_[g][0].value) {
           const NoGradGuard no_grad;
           optimizer->refresh_rates(g);
@@ -130,14 +131,16 @@ class Optimizer::RecordedOptions final : public RecordedState {
     }
   };
   std::shared_ptr<Optimizer*> optimizer_;
+  bool rate_;  // whether the learning rate is a number of the recording
   std::vector<Group> groups_;
 };
 
-// Tells a recording of this thread that it depends on the options.
-void Optimizer::note_recorded() {
+void Optimizer::note_recorded(bool rate) const {
   if (!recording_graph()) return;
-  if (self_ == nullptr) self_ = std::make_shared<Optimizer*>(this);
-  capture_table->depends(std::make_shared<RecordedOptions>(*this));
+  const uint64_t recording = capture_table->recording();
+  if (std::exchange(noted_in_[rate ? 1 : 0], recording) == recording) return;
+  if (self_ == nullptr) self_ = std::make_shared<Optimizer*>(const_cast<Optimizer*>(this));
+  capture_table->depends(std::make_shared<RecordedOptions>(*this, rate));
 }
 
 }  // namespace mytorch::nn::optim

@@ -87,7 +87,10 @@ double* Optimizer::need(size_t group, std::string_view name) const {
        absl::StrJoin(list(group).numbers, ", ", append));
 }
 
-double Optimizer::option(size_t group, std::string_view name) const { return *need(group, name); }
+double Optimizer::option(size_t group, std::string_view name) const {
+  note_read();
+  return *need(group, name);
+}
 
 void Optimizer::set_option(size_t group, std::string_view name, double value) {
   if (name == "lr") return set_lr(group, value);
@@ -121,7 +124,11 @@ std::ostream& operator<<(std::ostream& out, const Optimizer& optimizer) {
   return out << optimizer.str();
 }
 
-double Optimizer::lr(size_t group) const { return *find(group, "lr", "lr"); }
+double Optimizer::lr(size_t group) const {
+  note_read();
+  check_group(group);
+  return group_options(group).get_lr();
+}
 
 void Optimizer::check_rate(double lr) const {
   check_option(name_, lr >= 0, "lr", lr, "a rate that is not negative");
@@ -135,6 +142,7 @@ void Optimizer::set_lr(size_t group, double lr) {
 }
 
 double Optimizer::momentum(size_t group) const {
+  note_read();
   const double* momentum = find(group, "momentum", "beta1");
   return momentum != nullptr ? *momentum : 0;
 }

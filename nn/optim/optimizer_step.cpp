@@ -96,7 +96,7 @@ void Optimizer::step() {
   NoGradGuard no_grad;
   for (size_t g = 0; g < groups_.size(); ++g)
     check_options(std::as_const(param_groups_[g]).options());
-  note_recorded();
+  note_recorded(/*rate=*/false);
   for (size_t g = 0; g < groups_.size(); ++g) {
     std::vector<Batch> batches;
     for (Slot& slot : groups_[g]) {

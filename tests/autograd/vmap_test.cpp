@@ -473,7 +473,7 @@ TEST(Vmap, NoExamplesGiveGradientsOfZeros) {
            zeros({0, 3, 2}));
 }
 
-TEST(Vmap, NoExamplesDrawNoNumbers) {
+TEST(Vmap, RandomNumbersForNoExamples) {
   for (const char* randomness : {"different", "same"}) {
     const auto sizes_of = [&](const auto& f) {
       return vmap(f, 0, 0, {.randomness = randomness})(zeros({0, 4})).sizes().vec();
@@ -489,6 +489,13 @@ TEST(Vmap, NoExamplesDrawNoNumbers) {
   }
   EXPECT_ERROR(vmap([](const Tensor& x) { return x + rand({4}); })(zeros({0, 4})),
                "random numbers inside vmap");
+}
+
+TEST(Vmap, NoExamplesHaveNoShapeThatDependsOnValues) {
+  EXPECT_ERROR(vmap([](const Tensor& x) { return one_hot(x.to(kInt64)); })(zeros({0, 4})),
+               "depends on the values");
+  EXPECT_ERROR(vmap([](const Tensor& x) { return nonzero(x); })(zeros({0, 4})),
+               "depends on the values");
 }
 
 }  // namespace

@@ -483,6 +483,10 @@ TEST(CompiledState, ModesThatTheFunctionSetsAreItsOwn) {
   });
   for (int i = 0; i < 4; ++i) EXPECT_EQ(values(f(plain({1, 2}))), (Values{3, 6}));
   EXPECT_EQ(f.stats().recorded, 1);
+  drop.eval();  // each call sets the mode
+  EXPECT_EQ(values(f(plain({1, 2}))), (Values{3, 6}));
+  EXPECT_TRUE(drop.training());
+  EXPECT_EQ(f.stats().recorded, 1);
   // The mode that it asks for before it sets one is a condition.
   nn::Dropout last(1.0);
   auto g = compile([&](const Tensor& x) {
@@ -492,6 +496,97 @@ TEST(CompiledState, ModesThatTheFunctionSetsAreItsOwn) {
   });
   EXPECT_EQ(values(g(plain({1, 2}))), (Values{1, 1}));
   for (int i = 0; i < 3; ++i) EXPECT_EQ(values(g(plain({1, 2}))), (Values{2, 3}));
+  for (int i = 0; i < 3; ++i) {
+    last.train();
+    EXPECT_EQ(values(g(plain({1, 2}))), (Values{1, 1}));
+    EXPECT_FALSE(last.training());
+  }
+  EXPECT_EQ(g.stats().recorded, 2);
+  nn::Dropout turns(1.0);
+  auto h = compile([&](const Tensor& x) {
+    turns.train(!turns.training());
+    return turns(x) + 1;
+  });
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(values(h(plain({1}))), (Values{2})) << i;
+    EXPECT_EQ(values(h(plain({1}))), (Values{1})) << i;
+  }
+  EXPECT_EQ(h.stats().recorded, 2);
+}
+
+// Copies have the modes of what they were copied from.
+TEST(CompiledState, ModulesThatTheFunctionMakesAreItsOwn) {
+  nn::Dropout drop(1.0), local(0.0);
+  const auto by_value = [](nn::Dropout copy, const Tensor& x) { return copy(x) + 1; };
+  const std::vector<std::pair<const char*, std::function<Tensor(const Tensor&)>>> functions = {
+      {"by value", [&](const Tensor& x) { return by_value(drop, x); }},
+      {"clone", [&](const Tensor& x) { return nn::clone(drop)(x) + 1; }},
+      {"assigned",
+       [&](const Tensor& x) {
+         local = drop;
+         return local(x) + 1;
+       }},
+      {"made",
+       [&](const Tensor& x) {
+         nn::Dropout made(1.0);
+         if (!drop.training()) made.eval();
+         return made(x) + 1;
+       }},
+  };
+  for (const auto& [name, function] : functions) {
+    auto f = compile(function);
+    for (int i = 0; i < 6; ++i) {
+      drop.train(i % 2 == 0);
+      EXPECT_EQ(values(f(plain({1}))), (Values{i % 2 == 0 ? 1.0 : 2.0})) << name;
+    }
+    EXPECT_EQ(f.stats().recorded, 2) << name << ": " << f.stats().reason;
+  }
+  std::shared_ptr<nn::Dropout> kept;
+  auto f = compile([&](const Tensor& x) {
+    if (kept == nullptr) kept = std::make_shared<nn::Dropout>(1.0);
+    return (*kept)(x) + 1;
+  });
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(values(f(plain({1}))), (Values{1}));
+  kept->eval();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(values(f(plain({1}))), (Values{2}));
+}
+
+TEST(CompiledState, ThreadsRecordFunctionsOfOneModule) {
+  for (int round = 0; round < 50; ++round) {
+    nn::Dropout drop(1.0);
+    std::vector<std::function<Tensor(const Tensor&)>> functions;
+    for (int t = 0; t < 2; ++t) {
+      functions.emplace_back(compile([&](const Tensor& x) { return drop(x) + 1; }));
+    }
+    std::vector<std::thread> threads;
+    for (auto& f : functions) threads.emplace_back([&] { f(plain({1})); });
+    for (std::thread& thread : threads) thread.join();
+    drop.eval();
+    for (auto& f : functions) EXPECT_EQ(values(f(plain({1}))), (Values{2}));
+  }
+}
+
+// Options that the function itself reads are constants, the learning rate too.
+TEST(CompiledState, OptionsThatTheFunctionReadsAreCompared) {
+  nn::optim::SGD optimizer({leaf({1})}, {.lr = 0.5, .momentum = 0.9});
+  auto rate = compile([&](const Tensor& x) { return x * optimizer.lr(0); });
+  auto momentum = compile([&](const Tensor& x) { return x * optimizer.momentum(0); });
+  auto decay = compile([&](const Tensor& x) { return x * optimizer.options().weight_decay; });
+  auto group = compile([&](const Tensor& x) {
+    return x * std::as_const(optimizer).param_groups()[0].options().get_lr();
+  });
+  for (int i = 1; i < 4; ++i) {
+    for (int k = 0; k < 2; ++k) {
+      EXPECT_EQ(values(rate(plain({1}))), (Values{0.5 * i}));
+      EXPECT_EQ(values(momentum(plain({1}))), (Values{0.9 * i}));
+      EXPECT_EQ(values(decay(plain({1}))), (Values{2.0 * (i - 1)}));
+      EXPECT_EQ(values(group(plain({1}))), (Values{0.5 * i}));
+    }
+    optimizer.set_lr(0, 0.5 * (i + 1));
+    optimizer.set_momentum(0, 0.9 * (i + 1));
+    optimizer.options().weight_decay = 2.0 * i;
+  }
+  EXPECT_EQ(rate.stats().recorded, 3);
 }
 
 TEST(CompiledState, DestroyedModulesAreNoticed) {

@@ -153,7 +153,7 @@ class Cache {
 
 // Append the tensors of an argument, and what a recording holds as constants: pairs of a kind and
 // a value, so that 1, 1.0 and true differ, as do 0.0 and -0.0, and a NaN is equal to itself.
-enum class ConstantKind : uint64_t { kAbsent, kLength, kBool, kInteger, kFloat };
+enum class ConstantKind : uint64_t { kAbsent, kLength, kBool, kSigned, kUnsigned, kEnum, kFloat };
 
 inline void flatten(const Tensor& x, std::vector<Tensor>* tensors,
                     std::vector<uint64_t>* constants) {
@@ -176,8 +176,10 @@ requires(std::is_arithmetic_v<T> ||
     constants->insert(constants->end(), {uint64_t(ConstantKind::kFloat),
                                          std::bit_cast<uint64_t>(static_cast<double>(x))});
   } else {
-    constexpr ConstantKind kind =
-        std::is_same_v<T, bool> ? ConstantKind::kBool : ConstantKind::kInteger;
+    constexpr ConstantKind kind = std::is_same_v<T, bool> ? ConstantKind::kBool
+                                  : std::is_enum_v<T>     ? ConstantKind::kEnum
+                                  : std::is_unsigned_v<T> ? ConstantKind::kUnsigned
+                                                          : ConstantKind::kSigned;
     constants->insert(constants->end(), {uint64_t(kind), static_cast<uint64_t>(x)});
   }
 }

@@ -187,8 +187,7 @@ TEST_F(SafetensorsTest, ComplexNumbersOfDoublesAreMarkedInTheMetadata) {
   ASSERT_NE(mark, std::string::npos);
   for (const char* name : {"x", "k"}) {
     write_file(path(), file.replace(mark + 19, 1, name));
-    expect_error(ErrorCode::kIo, {"complex128 by the metadata"},
-                 [&] { load_safetensors(path()); });
+    expect_error(ErrorCode::kIo, {"complex128 by the metadata"}, [&] { load_safetensors(path()); });
   }
 }
 

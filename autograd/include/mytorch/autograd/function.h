@@ -67,7 +67,7 @@ class FunctionContext {
   // gradient.
   void set_materialize_grads(bool materialize) { materialize_ = materialize; }
   // Declares that backward is not differentiable: differentiating its results throws, with the text
-  // `why` after the name of the function.
+  // `why`, a literal, after the name of the function.
   void mark_once_differentiable(
       const char* why =
           "its backward was marked once_differentiable, but is being differentiated") {

@@ -28,6 +28,10 @@ class InputArchive;
 class OutputArchive;
 }  // namespace mytorch::serialize
 
+namespace mytorch {
+class StateCell;
+}
+
 namespace mytorch::nn {
 
 class AnyModule;
@@ -168,7 +172,7 @@ class Module : private detail::Forwards {
   void eval() { train(false); }
   bool training() const {
     if ((thread_state.wanted & kLayerCapture) != 0) [[unlikely]]
-      note_mode();
+      note_mode_read();
     return training_;
   }
   bool is_training() const { return training(); }  // libtorch's name
@@ -502,9 +506,11 @@ class Module : private detail::Forwards {
       recorded_.store(true, std::memory_order_relaxed);
   }
   void forget_recordings();
-  // Notes that a function that is being recorded depends on the mode, unless it has set the mode.
-  void note_mode() const;
+  // Note what a function that is being recorded does with the mode.
+  void note_mode_read() const;
+  void note_made();
   void set_mode(bool training);
+  const std::shared_ptr<StateCell>& recorded_mode() const;
   static void replace_members(const Extent& extent, const Tensor& from, const Tensor& to);
   void convert(const std::function<Tensor(const Tensor&)>& function);
   void convert_computed(const std::function<Tensor(const Tensor&)>& function);
@@ -517,9 +523,9 @@ class Module : private detail::Forwards {
   std::vector<ChildEntry> children_;
   std::shared_ptr<Copies> copies_;  // null unless this is, or is a copy of, a registered member
   std::shared_ptr<detail::Hooks> hooks_;  // null without hooks
-  // What compiled functions know of the mode; null if none has read it.
-  struct RecordedMode;
-  mutable std::shared_ptr<RecordedMode> recorded_mode_;
+  // The mode, for compiled functions; null if none has read or set it.
+  class RecordedMode;
+  mutable std::shared_ptr<StateCell> recorded_mode_;
   bool training_ = true;
   bool lazy_ = false;
   bool empty_ = false;

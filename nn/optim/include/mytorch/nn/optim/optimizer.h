@@ -18,6 +18,7 @@
 #include "mytorch/nn/serialize.h"
 #include "mytorch/std_function.h"
 #include "mytorch/tensor.h"
+#include "mytorch/thread_state.h"
 
 namespace mytorch::serialize {
 class InputArchive;
@@ -81,8 +82,14 @@ class Optimizer {
   // The groups and their options, which may be changed between steps: `group.options().set_lr(0.1)`
   // or `static_cast<SGDOptions&>(group.options()).momentum(0.9)`. A learning rate that a captured
   // step reads changes by Optimizer::set_lr alone.
-  std::vector<OptimizerParamGroup>& param_groups() { return param_groups_; }
-  const std::vector<OptimizerParamGroup>& param_groups() const { return param_groups_; }
+  std::vector<OptimizerParamGroup>& param_groups() {
+    note_read();
+    return param_groups_;
+  }
+  const std::vector<OptimizerParamGroup>& param_groups() const {
+    note_read();
+    return param_groups_;
+  }
   // The options of groups that are added without options.
   OptimizerOptions& defaults() { return *defaults_; }
   const OptimizerOptions& defaults() const { return *defaults_; }
@@ -161,6 +168,9 @@ class Optimizer {
   void add_param_groups(ParamGroups groups);
   // Throw Error(kValue).
   void check_group(size_t group) const;
+  const OptimizerOptions& group_options(size_t group) const {
+    return param_groups_[group].options();
+  }
   void check_rate(double lr) const;
 
   // Updates the parameters of a batch. Called under NoGradGuard.
@@ -195,7 +205,13 @@ class Optimizer {
   void count(Batch& batch);
   Operand rate(size_t group, Device device);
   void refresh_rates(size_t group);
-  void note_recorded();
+  // Tell a recording of this thread that it depends on the options: on the numbers, or, if a step
+  // reads them, on the learning rate as a tensor.
+  void note_read() const {
+    if ((thread_state.wanted & kLayerCapture) != 0) [[unlikely]]
+      note_recorded(/*rate=*/true);
+  }
+  void note_recorded(bool rate) const;
   void adopt(std::vector<std::vector<Slot>> groups);
   double* find(size_t group, std::string_view a, std::string_view b) const;
   double* need(size_t group, std::string_view name) const;
@@ -208,7 +224,8 @@ class Optimizer {
   std::vector<std::vector<Slot>> groups_;  // the state of each parameter
   std::vector<std::vector<Rate>> rates_;   // of each group, on each device that reads it
   // What compiled functions know of this object: null when it is gone.
-  std::shared_ptr<Optimizer*> self_;
+  mutable std::shared_ptr<Optimizer*> self_;
+  mutable uint64_t noted_in_[2] = {};  // the last recordings that were told, with and without rate
 };
 
 // An optimizer with its class of options. The class Self, which derives from it and inherits its
@@ -267,7 +284,9 @@ class OptimizerWith : public Optimizer {
   virtual void update(const Batch& batch, const Args& options) = 0;
   static const char* refusal_of(const Tensor& /*parameter*/) { return nullptr; }
   // The same as options(group), for reading alone.
-  const Args& args_of(size_t group) const { return options(group); }
+  const Args& args_of(size_t group) const {
+    return static_cast<const Options&>(group_options(group)).args();
+  }
   void check_options(const OptimizerOptions& options) const final {
     const auto* own = dynamic_cast<const Options*>(&options);
     if (own == nullptr) refuse_options();
