@@ -2,7 +2,10 @@
 // Tests name the report, if there is one; expected values follow from the definitions.
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <vector>
 
+#include "mytorch/autograd/vmap.h"
 #include "mytorch/mytorch.h"
 #include "tests/autograd/util.h"
 
@@ -414,6 +417,19 @@ TEST(ReportedValues, AttentionRefusesMasksOfIntegers) {
   nn::MultiheadAttention attention(4, 1);
   const Tensor x = ones({3, 1, 4});
   EXPECT_THROW(attention(x, x, x, {.key_padding_mask = zeros({1, 3}, kInt64)}), Error);
+}
+
+// Solvers have no rule of vmap: an example that does not exist is computed for the shapes.
+TEST(ReportedValues, SolversUnderVmapOverNoExamples) {
+  using Sizes = std::vector<int64_t>;
+  const auto sizes_of = [](const auto& f) { return vmap(f)(zeros({0, 3, 3})).sizes().vec(); };
+  EXPECT_EQ(sizes_of([](const Tensor& x) { return linalg_inv(x + eye(3)); }), (Sizes{0, 3, 3}));
+  EXPECT_EQ(sizes_of([](const Tensor& x) { return linalg_eigvalsh(x); }), (Sizes{0, 3}));
+  const Tensor w = eye(3).clone().requires_grad_(), xs = zeros({0, 3, 2}).requires_grad_();
+  const auto f = [](const Tensor& a, const Tensor& b) { return linalg_solve(a, b); };
+  vmap(f, {std::nullopt, 0})(w, xs).sum().backward();
+  EXPECT_TRUE(equal(w.grad(), zeros({3, 3})));
+  EXPECT_EQ(xs.grad().sizes().vec(), xs.sizes().vec());
 }
 
 // As in PyTorch, norms of matrices without elements are 0, except the smallest of no norms.
