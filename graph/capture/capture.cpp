@@ -79,10 +79,7 @@ void unrecorded(bool begins) {
 
 void depends(std::shared_ptr<RecordedState> state) {
   if (active == nullptr || active->is_middle) return;
-  std::vector<std::shared_ptr<RecordedState>>& states = active->recorded.states;
-  if (std::find(states.begin(), states.end(), state) == states.end()) {
-    states.push_back(std::move(state));
-  }
+  active->recorded.states.push_back(std::move(state));
 }
 
 void reads(const std::shared_ptr<StateCell>& cell) {

@@ -207,6 +207,7 @@ bool OperatorCapture::State::is_between(uint64_t id, uint64_t begin, uint64_t en
 
 namespace {
 
+// A cell as a condition of a recording, and as an effect of its replays.
 class CellState final : public RecordedState {
  public:
   explicit CellState(OperatorCapture::State::TouchedCell touched) : touched_(std::move(touched)) {}

@@ -13,7 +13,6 @@ namespace mytorch {
 namespace {
 
 namespace F = nn::functional;
-constexpr CompileMode kExact = CompileMode::kExact, kDefault = CompileMode::kDefault;
 
 int64_t count_of(const CompileStats& stats, const std::string& name) {
   const auto found = stats.rewritten.find(name);
@@ -60,7 +59,7 @@ template <class Loss>
 void expect_equal(CompileMode mode, double budget, const Loss& loss) {
   const Trained eager = train(mode, budget, false, loss), found = train(mode, budget, true, loss);
   for (size_t i = 0; i < eager.values.size(); ++i) {
-    if (mode == kExact) {
+    if (mode == CompileMode::kExact) {
       EXPECT_TRUE(equal(found.values[i], eager.values[i])) << i;
     } else {
       EXPECT_TRUE(allclose(found.values[i], eager.values[i], 1e-4, 1e-5)) << i;
@@ -70,11 +69,11 @@ void expect_equal(CompileMode mode, double budget, const Loss& loss) {
 
 TEST(Recomputation, FreesMemoryAndKeepsTheBits) {
   for (const double budget : {0., 0.3, 0.7, 1.}) {
-    expect_equal(kExact, budget, activations);
-    expect_equal(kDefault, budget, activations);
+    expect_equal(CompileMode::kExact, budget, activations);
+    expect_equal(CompileMode::kDefault, budget, activations);
   }
-  const CompileStats all = train(kExact, 1, true, activations).stats;
-  const CompileStats none = train(kExact, 0, true, activations).stats;
+  const CompileStats all = train(CompileMode::kExact, 1, true, activations).stats;
+  const CompileStats none = train(CompileMode::kExact, 0, true, activations).stats;
   EXPECT_EQ(count_of(all, "recomputation"), 0);
   // The norm and the activation of each layer; what the last product needs is in use anyway.
   EXPECT_GE(count_of(none, "recomputation"), 4);
@@ -85,8 +84,8 @@ TEST(Recomputation, FreesMemoryAndKeepsTheBits) {
 TEST(Recomputation, ASmallerBudgetFreesMore) {
   int64_t last = -1;
   for (const double budget : {1., 0.9, 0.6, 0.}) {
-    const int64_t freed =
-        count_of(train(kExact, budget, true, activations).stats, "recomputation: bytes");
+    const int64_t freed = count_of(train(CompileMode::kExact, budget, true, activations).stats,
+                                   "recomputation: bytes");
     EXPECT_GE(freed, last) << budget;
     last = freed;
   }
@@ -94,7 +93,7 @@ TEST(Recomputation, ASmallerBudgetFreesMore) {
 
 TEST(Recomputation, CanBeDisabled) {
   setenv("MYTORCH_COMPILE_WITHOUT", "recomputation", 1);
-  const CompileStats stats = train(kExact, 0, true, activations).stats;
+  const CompileStats stats = train(CompileMode::kExact, 0, true, activations).stats;
   unsetenv("MYTORCH_COMPILE_WITHOUT");
   EXPECT_EQ(count_of(stats, "recomputation"), 0);
 }
@@ -107,15 +106,15 @@ TEST(Recomputation, WhatIsWrittenInBetweenStays) {
     scratch.mul_(2);
     return (matmul(x, weights[1]) * gate * scratch).mean();
   };
-  expect_equal(kExact, 0, writes);
+  expect_equal(CompileMode::kExact, 0, writes);
   // So has an argument, which lives anyway.
   const auto argument = [](Tensor x, const std::vector<Tensor>& weights) {
     const Tensor gate = sigmoid(x), y = matmul(ones({64, 32}), weights[1]) * gate;
     x.mul_(2);
     return (y * x).mean();
   };
-  expect_equal(kExact, 0, argument);
-  EXPECT_EQ(count_of(train(kExact, 0, true, argument).stats, "recomputation"), 0);
+  expect_equal(CompileMode::kExact, 0, argument);
+  EXPECT_EQ(count_of(train(CompileMode::kExact, 0, true, argument).stats, "recomputation"), 0);
 }
 
 TEST(Recomputation, DropoutKeepsItsMask) {
@@ -125,9 +124,9 @@ TEST(Recomputation, DropoutKeepsItsMask) {
     return (y * y).mean();
   };
   manual_seed(5);
-  const Trained eager = train(kExact, 0, false, with_dropout);
+  const Trained eager = train(CompileMode::kExact, 0, false, with_dropout);
   manual_seed(5);
-  const Trained found = train(kExact, 0, true, with_dropout);
+  const Trained found = train(CompileMode::kExact, 0, true, with_dropout);
   EXPECT_GT(count_of(found.stats, "recomputation"), 0);
   for (size_t i = 0; i < eager.values.size(); ++i) {
     EXPECT_TRUE(equal(found.values[i], eager.values[i])) << i;
@@ -139,7 +138,7 @@ TEST(Recomputation, ABackwardOutsideReadsFewerValues) {
   const auto f = [&](const Tensor& x) {
     return matmul(F::silu(matmul(F::silu(matmul(x, w)), w)), w);
   };
-  for (const CompileMode mode : {kExact, kDefault}) {
+  for (const CompileMode mode : {CompileMode::kExact, CompileMode::kDefault}) {
     auto compiled = compile(f, {.mode = mode, .memory_budget = 0});
     for (uint64_t i = 0; i < 4; ++i) {
       const Tensor x = drawn_on_cpu({64, 32}, 30 + i);
@@ -161,7 +160,7 @@ TEST(Recomputation, Gpt2) {
   config.n_embd = 32;
   config.n_head = 2;
   const Tensor x = randint(0, 64, {2, 16}), y = randint(0, 64, {2, 16});
-  for (const CompileMode mode : {kExact, kDefault}) {
+  for (const CompileMode mode : {CompileMode::kExact, CompileMode::kDefault}) {
     std::vector<std::vector<Tensor>> found;
     std::vector<int64_t> bytes;
     for (const double budget : {1., 0.}) {
@@ -185,8 +184,8 @@ TEST(Recomputation, Gpt2) {
     }
     EXPECT_LT(bytes[1], bytes[0]);
     for (size_t i = 0; i < found[0].size(); ++i) {
-      EXPECT_TRUE(mode == kExact ? equal(found[0][i], found[1][i])
-                                 : allclose(found[0][i], found[1][i], 1e-4, 1e-4))
+      EXPECT_TRUE(mode == CompileMode::kExact ? equal(found[0][i], found[1][i])
+                                              : allclose(found[0][i], found[1][i], 1e-4, 1e-4))
           << i;
     }
   }
