@@ -82,7 +82,8 @@ struct NodeAccess {
     node->refs_.store(node->refs_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
   static bool is_leaf(const Node* node) { return node->kind_ == Node::kLeaf; }
-  static bool is_unfitted(const Node* node) { return node->kind_ == Node::kUnfitted; }
+  static bool is_unfitted(const Node* node) { return node->kind_ >= Node::kUnfitted; }
+  static bool is_part(const Node* node) { return node->kind_ == Node::kPart; }
   static TensorImpl* leaf_tensor(const Node* node) { return node->leaf_; }
   static void make_leaf(Node* node, TensorImpl* tensor) {
     node->kind_ = Node::kLeaf;

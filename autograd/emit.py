@@ -358,6 +358,16 @@ def read_gradients(op: Op) -> set[int]:
     return set().union(*(f.incoming(x.formula.tree) for x in op.grad.formulas)) or every
 
 
+def is_part(op: Op) -> bool:
+    """Whether the record is a view whose gradient is `NAME_backward(grad, self.shape, ...)` with all other arguments:
+    zeros around the gradient of the view, or its sums where the view repeats elements."""
+    if op.meaning != "view" or op.grad.kind != "formulas":
+        return False
+    base = op.schema.name
+    rest = "".join(f", {a.name}" for a in op.schema.args[1:])
+    return [ast.unparse(f.formula.tree) for f in op.grad.formulas] == [f"{base}_backward(grad, self.shape{rest})"]
+
+
 def node(op: Op, ops: dict[str, Op], names: dict[str, list[Op]]) -> list[str]:
     s, kind = op.schema, node_type(op)
     edges = [
@@ -382,6 +392,14 @@ def node(op: Op, ops: dict[str, Op], names: dict[str, list[Op]]) -> list[str]:
     if len(op.results) > 1:
         history = sum(1 << i for i in read_gradients(op) if op.results[i].differentiable)
         lines.append(f"  static constexpr uint32_t kHistory = {history:#b};")
+    if is_part(op):
+        lines += [
+            "  static constexpr bool kIsPart = true;",
+            "  Tensor part_of(const Tensor& whole) const override {",
+            *number_locals(op, list(op.grad.numbers)),
+            f"    return whole.{s.name}({cpp.names(s.args[1:])});",
+            "  }",
+        ]
     lines.append("  void apply([[maybe_unused]] Tensor* grads, [[maybe_unused]] Tensor* out) override {")
     lines += apply_derived(op, ops) if op.grad.kind == "derived" else apply_formulas(op, names)
     return [*lines, "  }", "};", ""]

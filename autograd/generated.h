@@ -67,7 +67,7 @@ class UnpackedOperand {
 };
 
 struct GeneratedNode : Node {
-  GeneratedNode() : Node(kUnfitted) {}
+  explicit GeneratedNode(bool is_part) : Node(is_part ? kPart : kUnfitted) {}
 };
 
 // Returns zeros in the shape, type and device of the input of edge i.

@@ -66,9 +66,6 @@ void clear_node(TensorImpl* tensor) {
   if (old != nullptr && old != meta.leaf) NodeAccess::release(old);
 }
 
-namespace {
-
-// Returns whether nothing else refers to the gradient's memory, so that it needs no copy.
 bool unshared(const Tensor& gradient) {
   const TensorImpl* impl = gradient.impl();
   uint32_t kept = 0, kept_memory = 0;
@@ -79,8 +76,6 @@ bool unshared(const Tensor& gradient) {
   return impl->refs.load(std::memory_order_acquire) == 1 + kept && impl->base == nullptr &&
          impl->storage->refs.load(std::memory_order_acquire) == 1 + kept_memory;
 }
-
-}  // namespace
 
 void accumulate_grad(const TensorImpl* tensor, Tensor* grad, Tensor&& gradient) {
   const bool recording = grad_enabled();

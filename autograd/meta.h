@@ -37,6 +37,10 @@ class LeafNode final : public Node {
   std::mutex mutex;
 };
 
+// Returns whether nothing else refers to a gradient and its memory, so that these may be taken over
+// or written.
+bool unshared(const Tensor& gradient);
+
 // Adds `gradient` to `grad`, the possibly undefined gradient of a tensor. Takes over the memory of
 // `gradient` if nothing else refers to it.
 void accumulate_grad(const TensorImpl* tensor, Tensor* grad, Tensor&& gradient);

@@ -201,8 +201,10 @@ struct NodeOf : GeneratedNode {
   using NoGradient = std::integer_sequence<int>;  // arguments that must not require a gradient
   static constexpr uint32_t kHistory = 1;         // a bit per result that gets a history
   static constexpr bool kView = false;
+  static constexpr bool kIsPart = false;  // the result is a part of the first argument
   static constexpr const char* kInplaceName = "";
 
+  NodeOf() : GeneratedNode(Derived::kIsPart) {}
   const char* name() const override { return Derived::kName; }
   void release_saved() override { release_each(typename Derived::Saves()); }
 

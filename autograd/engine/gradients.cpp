@@ -1,6 +1,8 @@
 #include "autograd/engine/gradients.h"
 
+#include "autograd/meta.h"
 #include "autograd/operators.h"
+#include "autograd/view.h"
 #include "core/tensor/batched.h"
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
@@ -11,9 +13,7 @@ namespace {
 
 // Inside vmap a gradient that all examples share cannot take one that differs between them.
 bool writable(const Tensor& gradient) {
-  const TensorImpl* impl = gradient.impl();
-  return impl->refs.load(std::memory_order_acquire) == 1 && impl->base == nullptr &&
-         impl->contiguous() && impl->storage->refs.load(std::memory_order_acquire) == 1 &&
+  return gradient.impl()->contiguous() && unshared(gradient) &&
          (thread_state.wanted & kLayerBatch) == 0;
 }
 
@@ -37,6 +37,15 @@ void add_gradient(Tensor* sum, Tensor&& gradient) {
     }
   }
   *sum = op::add(*sum, gradient);
+}
+
+bool add_gradient_of_part(const Node& node, const Tensor& gradient, Tensor* sum) {
+  if (!sum->defined() || grad_enabled() || !writable(*sum)) return false;
+  if (sum->dtype() != gradient.dtype() || sum->device() != gradient.device()) return false;
+  const Tensor part = node.part_of(*sum);
+  if (ViewGeometry(*part.impl()).overlaps()) return false;
+  op::add_(part, gradient);
+  return true;
 }
 
 void fit_gradient_slow(Tensor* gradient, const GradInfo& info, const std::string& from) {

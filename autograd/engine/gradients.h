@@ -8,6 +8,10 @@ namespace mytorch::autograd {
 // sum += gradient; `sum` may be undefined. Adds in place if one of the buffers has no other user.
 void add_gradient(Tensor* sum, Tensor&& gradient);
 
+// The same for the gradient of a part of the whole that `sum` belongs to, and zeros around it.
+// Returns false, and does nothing, if the sum must not be written, or the part repeats elements.
+bool add_gradient_of_part(const Node& node, const Tensor& gradient, Tensor* sum);
+
 // Returns the gradient along edge i of a node, reduced over broadcast dimensions and converted to
 // the type of the input.
 Tensor fit(const Node* node, uint32_t i, Tensor gradient);

@@ -156,7 +156,7 @@ void queue_callback(std::function<void()> function) {
   if (state.executes) {
     bool any = false;
     for (uint32_t i = 0; i < node->num_inputs(); ++i) any |= grads[i].defined();
-    if (any) {
+    if (any && !(NodeAccess::is_part(node) && add_to_whole(state))) {
       node->apply(grads, out);
       if (is_leaf) {
         if (NodeAccess::extras(node) != nullptr) [[unlikely]]
@@ -169,6 +169,22 @@ void queue_callback(std::function<void()> function) {
     if (!options_.retain_graph) node->release_saved();
   }
   for (uint32_t i = 0; i < node->num_inputs(); ++i) grads[i] = Tensor();
+}
+
+bool Task::add_to_whole(NodeState& state) {
+  // Sums of a run over several threads are written under its lock.
+  if (shared_ != nullptr || check_nan_) return false;
+  const Edge& edge = state.node->edges()[0];
+  NodeState* to = edge.node != nullptr ? find(edge.node) : nullptr;
+  if (to == nullptr || !to->reached) return false;
+  Tensor* sum = &to->grads()[edge.input];
+  Tensor& gradient = state.grads()[0];
+  if (device_.type <= MT_DEVICE_CPU) return add_gradient_of_part(*state.node, gradient, sum);
+  wait_for_current(*edge.node);
+  StreamScope stream(*edge.node);
+  if (!add_gradient_of_part(*state.node, gradient, sum)) return false;
+  gradient = Tensor();  // on the stream that has read it
+  return true;
 }
 
 template <bool kShared, class Ready>

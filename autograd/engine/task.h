@@ -122,6 +122,9 @@ class Task {
   template <bool kShared, class Ready>
   void execute(NodeState& state, Ready&& ready);
   void process(NodeState& state, Tensor* out);  // hooks, captures, apply
+  // Adds the gradient of a part of a tensor to what the tensor has so far, in place of apply, which
+  // makes zeros of its size. Returns whether it did.
+  bool add_to_whole(NodeState& state);
   // Adds to a gradient of a node, on the node's stream, after making it wait for the current one.
   void add_on_stream(NodeState& state, uint32_t input, Tensor&& gradient);
   bool is_local(const Node& node) const;  // whether the calling thread executes it

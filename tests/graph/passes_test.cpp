@@ -34,6 +34,21 @@ int count_of(const std::string& op, F f) {
   return count;
 }
 
+// Each part adds its gradient to one tensor, in the recording as in eager mode, where the signs of
+// zeros tell.
+TEST(Passes, GradientsOfPartsHaveOneTensorOfZeros) {
+  const auto f = [](const Tensor& x) {
+    const Tensor own = x.detach().clone().requires_grad_();
+    Tensor loss;
+    for (const Tensor& part : own.chunk(4, 0)) {
+      const Tensor term = (part * -0.0).sum() + part.select(1, 2).exp().sum();
+      loss = loss.defined() ? loss + term : term;
+    }
+    return 1.0 / autograd::grad({loss}, {own})[0];
+  };
+  EXPECT_EQ(count_of("fill_", f), 1);
+}
+
 TEST(Passes, EqualValuesAreComputedOnce) {
   EXPECT_EQ(count_of("tanh", [](const Tensor& x) { return tanh(x) * tanh(x); }), 1);
   EXPECT_EQ(count_of("matmul", [](const Tensor& x) { return x; }), 0);

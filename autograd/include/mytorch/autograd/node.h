@@ -74,6 +74,9 @@ class Node {
   virtual void apply(Tensor* grads, Tensor* out) = 0;
   // Frees the tensors saved for apply. Later calls of apply throw.
   virtual void release_saved() {}
+  // For a node of kind kPart: returns the part of `whole` that the output is of the input, as a
+  // view. `whole` has the shape of the input.
+  virtual Tensor part_of(const Tensor& whole) const { return whole; }
 
   // Returns whether the running backward needs the gradient along edge i.
   bool wants(uint32_t i) const {
@@ -114,7 +117,9 @@ class Node {
  protected:
   // kUnfitted: the engine reduces gradients from apply over broadcast dimensions and converts them
   // to the type of the input.
-  enum Kind : uint8_t { kPlain, kLeaf, kUnfitted };
+  // kPart: unfitted, with one input and one edge; the gradient of the input is that of the output in
+  // part_of(), and 0 elsewhere. The engine may add it there instead of calling apply.
+  enum Kind : uint8_t { kPlain, kLeaf, kUnfitted, kPart };
 
   explicit Node(Kind kind = kPlain) : kind_(kind) {}
   virtual ~Node() = default;

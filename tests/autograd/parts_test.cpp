@@ -1,0 +1,134 @@
+// Gradients of tensors of which parts are used: views add theirs to what the whole has so far.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "mytorch/autograd.h"
+#include "mytorch/autograd/gradcheck.h"
+#include "mytorch/ops.h"
+#include "tests/autograd/util.h"
+
+namespace mytorch {
+namespace {
+
+using Use = std::function<Tensor(const Tensor&)>;
+
+// Functions that are linear in x (6, 7): of parts, of overlapping parts, and of the whole.
+std::vector<Use> uses() {
+  const auto weighted = [](const Tensor& part, double scale) {
+    return sum(part * (counting(part.sizes()) + 1.0) * scale);
+  };
+  return {
+      [=](const Tensor& x) { return weighted(x.select(0, 1), 1); },
+      [=](const Tensor& x) { return weighted(x.slice(1, 1, 6, 2), 2); },
+      [=](const Tensor& x) { return weighted(x.diagonal(1), 3); },
+      [=](const Tensor& x) { return weighted(x.unfold(1, 3, 1), 4); },
+      [=](const Tensor& x) { return weighted(x.unfold(1, 2, 3), 5); },
+      [=](const Tensor& x) { return weighted(x, 6); },
+      [=](const Tensor& x) { return weighted(x.t().select(0, 2), 7); },
+      [=](const Tensor& x) { return weighted(x.slice(0, 2, 2), 8); },
+      [=](const Tensor& x) { return weighted(x.split(4, 1)[1].select(1, 0), 9); },
+      [=](const Tensor& x) { return weighted(x.expand({2, 6, 7}).select(0, 1), 10); },
+  };
+}
+
+Tensor total(const std::vector<Use>& uses, const Tensor& x) {
+  Tensor all = zeros({}, x.dtype());
+  for (const Use& use : uses) all = all + use(x);
+  return all;
+}
+
+// A linear function of one-hot tensors is its gradient.
+Values slopes(const std::vector<Use>& uses) {
+  const NoGradGuard no_grad;
+  Values all;
+  for (int64_t i = 0; i < 42; ++i) {
+    Tensor one_hot = zeros({42}, kFloat64);
+    one_hot.select(0, i).fill_(1.0);
+    all.push_back(total(uses, one_hot.view({6, 7})).item<double>());
+  }
+  return all;
+}
+
+TEST(Parts, AddUpInAnyOrder) {
+  std::vector<Use> all = uses();
+  const Values expected = slopes(all);
+  for (size_t i = 0; i < all.size(); ++i) {
+    std::rotate(all.begin(), all.begin() + 1, all.end());
+    const Tensor x = counting({6, 7}).requires_grad_();
+    total(all, x).backward();
+    EXPECT_EQ(values(x.grad()), expected) << i;
+    const Tensor inner = x * 1.0;
+    EXPECT_EQ(values(autograd::grad({total(all, inner)}, {inner})[0]), expected) << i;
+    EXPECT_EQ(values(autograd::grad({total(all, inner)}, {x})[0]), expected) << i;
+    const std::vector<Tensor> recorded =
+        autograd::grad({total(all, inner)}, {inner}, {}, {.create_graph = true});
+    EXPECT_EQ(values(recorded[0]), expected) << i;
+  }
+}
+
+TEST(Parts, OfPartsAndOfOtherTypes) {
+  for (const ScalarType type : {kFloat16, kBFloat16, kFloat32}) {
+    const Tensor x = counting({4, 6}).to(type).requires_grad_();
+    const Tensor rows = x.slice(0, 1);
+    const Tensor wide = rows.select(1, 2).to(kFloat64) * 2.0;
+    (sum(wide) + sum(rows.select(0, 1).to(kFloat64)) + sum(rows.to(kFloat64))).backward();
+    EXPECT_EQ(x.grad().dtype(), type);
+    EXPECT_EQ(values(x.grad()), (Values{0, 0, 0, 0, 0, 0, 1, 1, 3, 1, 1, 1,  //
+                                        2, 2, 4, 2, 2, 2, 1, 1, 3, 1, 1, 1}))
+        << dtype_name(type);
+  }
+}
+
+// x + 1 gives the caller's gradient to x: the first that arrives, or the last.
+TEST(Parts, DoNotWriteGradientsOfOthers) {
+  for (const bool whole_first : {false, true}) {
+    const Tensor x = counting({2, 2}).requires_grad_();
+    const Tensor inner = x * 1.0;
+    Tensor part = whole_first ? inner.select(0, 0) * 2.0 : Tensor();
+    const Tensor whole = inner + 1.0;
+    if (!whole_first) part = inner.select(0, 0) * 2.0;
+    const Tensor given = plain({5, 6, 7, 8}).view({2, 2});
+    std::vector<double> seen;
+    inner.register_hook([&](const Tensor& gradient) { seen = values(gradient); });
+    autograd::backward({whole, part}, {given, plain({1, 1})});
+    EXPECT_EQ(values(given), (Values{5, 6, 7, 8}));
+    EXPECT_EQ(values(x.grad()), (Values{7, 8, 7, 8}));
+    EXPECT_EQ(seen, (Values{7, 8, 7, 8}));
+  }
+}
+
+// What the hook of a view keeps is the gradient of the view, and stays as it was.
+TEST(Parts, HooksSeeAndReplaceTheGradientOfThePart) {
+  const Tensor x = counting({3}).requires_grad_();
+  const Tensor first = x.slice(0, 0, 2), second = x.slice(0, 1, 3);
+  Tensor kept;
+  second.register_hook([&](const Tensor& gradient) { kept = gradient; });
+  first.register_hook([&](const Tensor& gradient) { return gradient * 10.0; });
+  first.retain_grad();
+  (sum(first * plain({1, 2})) + sum(second * plain({3, 4}))).backward();
+  EXPECT_EQ(values(kept), (Values{3, 4}));
+  EXPECT_EQ(values(first.grad()), (Values{10, 20}));
+  EXPECT_EQ(values(x.grad()), (Values{10, 23, 4}));
+}
+
+TEST(Parts, HaveSecondDerivatives) {
+  const auto f = [](const std::vector<Tensor>& x) {
+    const Tensor square = x[0] * x[0];
+    return std::vector<Tensor>{square.select(0, 0) * square.select(1, 1).slice(0, 0, 3) *
+                               square.diagonal().exp()};
+  };
+  EXPECT_TRUE(autograd::gradgradcheck(f, {(counting({3, 3}) * 0.1).requires_grad_()}));
+}
+
+TEST(Parts, ChecksForNanSeeThem) {
+  const autograd::AnomalyMode anomaly;
+  const Tensor x = leaf({0, 1, 4});
+  const Tensor part = x.select(0, 0), whole = x * 1.0;
+  EXPECT_ERROR(autograd::backward({whole, part}, {plain({1, 2, 3}), tensor(std::nan(""), kFloat64)}),
+               "[SelectBackward]");
+}
+
+}  // namespace
+}  // namespace mytorch
