@@ -1,4 +1,5 @@
-// Gradients of tensors of which parts are used: views add theirs to what the whole has so far.
+// Gradients of tensors of which parts are used: views add theirs to what the whole has so far. On
+// MYTORCH_TEST_DEVICE, or the CPU.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -8,16 +9,20 @@
 #include "mytorch/autograd/gradcheck.h"
 #include "mytorch/ops.h"
 #include "tests/autograd/util.h"
+#include "tests/graph/device.h"
 
 namespace mytorch {
 namespace {
 
 using Use = std::function<Tensor(const Tensor&)>;
 
+Tensor numbers(IntList sizes) { return counting(sizes).to(test_device()); }
+Tensor listed(const std::vector<double>& list) { return plain(list).to(test_device()); }
+
 // Functions that are linear in x (6, 7): of parts, of overlapping parts, and of the whole.
 std::vector<Use> uses() {
   const auto weighted = [](const Tensor& part, double scale) {
-    return sum(part * (counting(part.sizes()) + 1.0) * scale);
+    return sum(part * (numbers(part.sizes()) + 1.0) * scale);
   };
   return {
       [=](const Tensor& x) { return weighted(x.select(0, 1), 1); },
@@ -29,12 +34,14 @@ std::vector<Use> uses() {
       [=](const Tensor& x) { return weighted(x.t().select(0, 2), 7); },
       [=](const Tensor& x) { return weighted(x.slice(0, 2, 2), 8); },
       [=](const Tensor& x) { return weighted(x.split(4, 1)[1].select(1, 0), 9); },
-      [=](const Tensor& x) { return weighted(x.expand({2, 6, 7}).select(0, 1), 10); },
+      [=](const Tensor& x) {
+        return weighted(x.expand({2, 6, 7}).select(0, 1), 10);
+      },
   };
 }
 
 Tensor total(const std::vector<Use>& uses, const Tensor& x) {
-  Tensor all = zeros({}, x.dtype());
+  Tensor all = zeros({}, x.dtype(), x.device());
   for (const Use& use : uses) all = all + use(x);
   return all;
 }
@@ -44,7 +51,7 @@ Values slopes(const std::vector<Use>& uses) {
   const NoGradGuard no_grad;
   Values all;
   for (int64_t i = 0; i < 42; ++i) {
-    Tensor one_hot = zeros({42}, kFloat64);
+    Tensor one_hot = zeros({42}, kFloat64, test_device());
     one_hot.select(0, i).fill_(1.0);
     all.push_back(total(uses, one_hot.view({6, 7})).item<double>());
   }
@@ -56,7 +63,7 @@ TEST(Parts, AddUpInAnyOrder) {
   const Values expected = slopes(all);
   for (size_t i = 0; i < all.size(); ++i) {
     std::rotate(all.begin(), all.begin() + 1, all.end());
-    const Tensor x = counting({6, 7}).requires_grad_();
+    const Tensor x = numbers({6, 7}).requires_grad_();
     total(all, x).backward();
     EXPECT_EQ(values(x.grad()), expected) << i;
     const Tensor inner = x * 1.0;
@@ -70,7 +77,7 @@ TEST(Parts, AddUpInAnyOrder) {
 
 TEST(Parts, OfPartsAndOfOtherTypes) {
   for (const ScalarType type : {kFloat16, kBFloat16, kFloat32}) {
-    const Tensor x = counting({4, 6}).to(type).requires_grad_();
+    const Tensor x = numbers({4, 6}).to(type).requires_grad_();
     const Tensor rows = x.slice(0, 1);
     const Tensor wide = rows.select(1, 2).to(kFloat64) * 2.0;
     (sum(wide) + sum(rows.select(0, 1).to(kFloat64)) + sum(rows.to(kFloat64))).backward();
@@ -84,15 +91,15 @@ TEST(Parts, OfPartsAndOfOtherTypes) {
 // x + 1 gives the caller's gradient to x: the first that arrives, or the last.
 TEST(Parts, DoNotWriteGradientsOfOthers) {
   for (const bool whole_first : {false, true}) {
-    const Tensor x = counting({2, 2}).requires_grad_();
+    const Tensor x = numbers({2, 2}).requires_grad_();
     const Tensor inner = x * 1.0;
     Tensor part = whole_first ? inner.select(0, 0) * 2.0 : Tensor();
     const Tensor whole = inner + 1.0;
     if (!whole_first) part = inner.select(0, 0) * 2.0;
-    const Tensor given = plain({5, 6, 7, 8}).view({2, 2});
+    const Tensor given = listed({5, 6, 7, 8}).view({2, 2});
     std::vector<double> seen;
     inner.register_hook([&](const Tensor& gradient) { seen = values(gradient); });
-    autograd::backward({whole, part}, {given, plain({1, 1})});
+    autograd::backward({whole, part}, {given, listed({1, 1})});
     EXPECT_EQ(values(given), (Values{5, 6, 7, 8}));
     EXPECT_EQ(values(x.grad()), (Values{7, 8, 7, 8}));
     EXPECT_EQ(seen, (Values{7, 8, 7, 8}));
@@ -101,13 +108,13 @@ TEST(Parts, DoNotWriteGradientsOfOthers) {
 
 // What the hook of a view keeps is the gradient of the view, and stays as it was.
 TEST(Parts, HooksSeeAndReplaceTheGradientOfThePart) {
-  const Tensor x = counting({3}).requires_grad_();
+  const Tensor x = numbers({3}).requires_grad_();
   const Tensor first = x.slice(0, 0, 2), second = x.slice(0, 1, 3);
   Tensor kept;
   second.register_hook([&](const Tensor& gradient) { kept = gradient; });
   first.register_hook([&](const Tensor& gradient) { return gradient * 10.0; });
   first.retain_grad();
-  (sum(first * plain({1, 2})) + sum(second * plain({3, 4}))).backward();
+  (sum(first * listed({1, 2})) + sum(second * listed({3, 4}))).backward();
   EXPECT_EQ(values(kept), (Values{3, 4}));
   EXPECT_EQ(values(first.grad()), (Values{10, 20}));
   EXPECT_EQ(values(x.grad()), (Values{10, 23, 4}));
@@ -119,15 +126,17 @@ TEST(Parts, HaveSecondDerivatives) {
     return std::vector<Tensor>{square.select(0, 0) * square.select(1, 1).slice(0, 0, 3) *
                                square.diagonal().exp()};
   };
-  EXPECT_TRUE(autograd::gradgradcheck(f, {(counting({3, 3}) * 0.1).requires_grad_()}));
+  EXPECT_TRUE(autograd::gradgradcheck(f, {(numbers({3, 3}) * 0.1).requires_grad_()}));
 }
 
 TEST(Parts, ChecksForNanSeeThem) {
   const autograd::AnomalyMode anomaly;
-  const Tensor x = leaf({0, 1, 4});
+  const Tensor x = listed({0, 1, 4}).requires_grad_();
   const Tensor part = x.select(0, 0), whole = x * 1.0;
-  EXPECT_ERROR(autograd::backward({whole, part}, {plain({1, 2, 3}), tensor(std::nan(""), kFloat64)}),
-               "[SelectBackward]");
+  EXPECT_ERROR(
+      autograd::backward({whole, part},
+                         {listed({1, 2, 3}), tensor(std::nan(""), kFloat64).to(test_device())}),
+      "[SelectBackward]");
 }
 
 }  // namespace
