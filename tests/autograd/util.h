@@ -19,7 +19,7 @@ namespace mytorch {
 
 inline std::vector<double> values(const Tensor& t) {
   NoGradGuard no_grad;
-  const Tensor host = mytorch::clone(mytorch::reshape(mytorch::to(t, kFloat64), -1));
+  const Tensor host = mytorch::clone(mytorch::reshape(mytorch::to(t, kFloat64).to(kCPU), -1));
   const double* data = host.const_data<double>();
   return {data, data + host.numel()};
 }
