@@ -66,6 +66,9 @@ void clear_node(TensorImpl* tensor) {
   if (old != nullptr && old != meta.leaf) NodeAccess::release(old);
 }
 
+namespace {
+
+// Returns whether nothing else refers to the gradient's memory, so that it needs no copy.
 bool unshared(const Tensor& gradient) {
   const TensorImpl* impl = gradient.impl();
   uint32_t kept = 0, kept_memory = 0;
@@ -75,6 +78,15 @@ bool unshared(const Tensor& gradient) {
   }
   return impl->refs.load(std::memory_order_acquire) == 1 + kept && impl->base == nullptr &&
          impl->storage->refs.load(std::memory_order_acquire) == 1 + kept_memory;
+}
+
+}  // namespace
+
+bool is_writable(const Tensor& gradient) {
+  // Inside vmap a gradient that all examples share cannot take one that differs between them. A
+  // hook may give memory of others.
+  return !grad_enabled() && (thread_state.wanted & kLayerBatch) == 0 && unshared(gradient) &&
+         !gradient.impl()->read_only && !gradient.impl()->inference;
 }
 
 void accumulate_grad(const TensorImpl* tensor, Tensor* grad, Tensor&& gradient) {

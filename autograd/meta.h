@@ -37,9 +37,9 @@ class LeafNode final : public Node {
   std::mutex mutex;
 };
 
-// Returns whether nothing else refers to a gradient and its memory, so that these may be taken over
-// or written.
-bool unshared(const Tensor& gradient);
+// Returns whether a gradient may be written: nothing else refers to it or its memory, and no
+// gradients of gradients are recorded.
+bool is_writable(const Tensor& gradient);
 
 // Adds `gradient` to `grad`, the possibly undefined gradient of a tensor. Takes over the memory of
 // `gradient` if nothing else refers to it.

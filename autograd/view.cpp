@@ -31,6 +31,15 @@ int64_t ViewGeometry::high() const {
   return high;
 }
 
+bool ViewGeometry::is_contiguous() const {
+  int64_t stride = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    if (strides[i] != stride) return false;
+    stride *= sizes[i];
+  }
+  return true;
+}
+
 bool ViewGeometry::overlaps() const {
   // In order of strides, each dimension must step over the extent of the smaller ones.
   std::vector<std::pair<int64_t, int64_t>> dims;
@@ -116,12 +125,24 @@ void CopySlices::apply(Tensor* grads, Tensor* out) {
   const int64_t low = std::min(base_.low(), view_.low());
   const int64_t extent = std::max(base_.high(), view_.high()) - low;
   const bool covered = extent == count(base_.sizes);
-  const Tensor memory = batch::own_memory(
-      (covered ? op::empty : op::zeros)(IntList(extent), grads[0].dtype(), grads[0].device()));
-  Tensor all = op::as_strided(memory, base_.sizes, base_.strides, base_.offset - low);
-  op::copy_(all, grads[0]);
+  Tensor memory, all;
+  if (covered && base_.is_contiguous() && grads[0].is_contiguous() && is_writable(grads[0])) {
+    memory = all = std::move(grads[0]);
+  } else if (covered && base_.is_contiguous()) {
+    // The node of an earlier write may take this tensor over: many writes of parts, as of the steps
+    // of a sequence, need one copy.
+    all = batch::own_memory(op::empty(base_.sizes, grads[0].dtype(), grads[0].device()));
+    memory = all;
+    op::copy_(all, grads[0]);
+  } else {
+    memory = batch::own_memory(
+        (covered ? op::empty : op::zeros)(IntList(extent), grads[0].dtype(), grads[0].device()));
+    all = op::as_strided(memory, base_.sizes, base_.strides, base_.offset - low);
+    op::copy_(all, grads[0]);
+  }
   grads[0] = Tensor();
-  const Tensor part = op::as_strided(memory, view_.sizes, view_.strides, view_.offset - low);
+  const Tensor part = op::as_strided(memory, view_.sizes, view_.strides,
+                                     memory.storage_offset() + view_.offset - low);
   Tensor part_grad = op::clone(part);
 
   std::vector<Tensor> fn_out(fn_->num_edges());

@@ -25,6 +25,7 @@ struct ViewGeometry {
   // The offsets of the first element and past the last one; both 0 if there are no elements.
   int64_t low() const;
   int64_t high() const;
+  bool is_contiguous() const;
   // Returns whether elements may overlap (conservative).
   bool overlaps() const;
 };

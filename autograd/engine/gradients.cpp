@@ -2,20 +2,13 @@
 
 #include "autograd/meta.h"
 #include "autograd/operators.h"
-#include "autograd/view.h"
 #include "core/tensor/batched.h"
 #include "core/types/errors.h"
-#include "mytorch/grad_mode.h"
-#include "mytorch/thread_state.h"
 
 namespace mytorch::autograd {
 namespace {
 
-// Inside vmap a gradient that all examples share cannot take one that differs between them.
-bool writable(const Tensor& gradient) {
-  return gradient.impl()->contiguous() && unshared(gradient) &&
-         (thread_state.wanted & kLayerBatch) == 0;
-}
+bool can_add_to(const Tensor& sum) { return sum.impl()->contiguous() && is_writable(sum); }
 
 }  // namespace
 
@@ -25,25 +18,21 @@ void add_gradient(Tensor* sum, Tensor&& gradient) {
     *sum = std::move(gradient);
     return;
   }
-  if (!grad_enabled()) {
-    if (writable(*sum)) {
-      op::add_(*sum, gradient);
-      return;
-    }
-    if (writable(gradient)) {
-      op::add_(gradient, *sum);
-      *sum = std::move(gradient);
-      return;
-    }
+  if (can_add_to(*sum)) {
+    op::add_(*sum, gradient);
+  } else if (can_add_to(gradient)) {
+    op::add_(gradient, *sum);
+    *sum = std::move(gradient);
+  } else {
+    *sum = op::add(*sum, gradient);
   }
-  *sum = op::add(*sum, gradient);
 }
 
 bool add_gradient_of_part(const Node& node, const Tensor& gradient, Tensor* sum) {
-  if (!sum->defined() || grad_enabled() || !writable(*sum)) return false;
+  if (!can_add_to(*sum)) return false;
   if (sum->dtype() != gradient.dtype() || sum->device() != gradient.device()) return false;
   const Tensor part = node.part_of(*sum);
-  if (ViewGeometry(*part.impl()).overlaps()) return false;
+  if (!(part.sizes() == gradient.sizes()) || has_internal_overlap(*part.impl())) return false;
   op::add_(part, gradient);
   return true;
 }

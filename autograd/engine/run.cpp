@@ -178,6 +178,7 @@ bool Task::add_to_whole(NodeState& state) {
   NodeState* to = edge.node != nullptr ? find(edge.node) : nullptr;
   if (to == nullptr || !to->reached) return false;
   Tensor* sum = &to->grads()[edge.input];
+  if (!sum->defined()) return false;
   Tensor& gradient = state.grads()[0];
   if (device_.type <= MT_DEVICE_CPU) return add_gradient_of_part(*state.node, gradient, sum);
   wait_for_current(*edge.node);

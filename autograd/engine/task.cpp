@@ -203,7 +203,8 @@ void Task::seed() {
 void Task::add_on_stream(NodeState& state, uint32_t input, Tensor&& gradient) {
   wait_for_current(*state.node);
   StreamScope stream(*state.node);
-  add_gradient(&state.grads()[input], std::move(gradient));
+  Tensor own = std::move(gradient);  // let go on the stream that reads it
+  add_gradient(&state.grads()[input], std::move(own));
 }
 
 std::vector<NodeState*> Task::first_ready() {

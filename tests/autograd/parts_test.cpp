@@ -7,6 +7,7 @@
 
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/gradcheck.h"
+#include "mytorch/autograd/vmap.h"
 #include "mytorch/ops.h"
 #include "tests/autograd/util.h"
 #include "tests/graph/device.h"
@@ -118,6 +119,57 @@ TEST(Parts, HooksSeeAndReplaceTheGradientOfThePart) {
   EXPECT_EQ(values(kept), (Values{3, 4}));
   EXPECT_EQ(values(first.grad()), (Values{10, 20}));
   EXPECT_EQ(values(x.grad()), (Values{10, 23, 4}));
+}
+
+// The gradient that a hook keeps is what the parts would be added to.
+TEST(Parts, DoNotWriteWhatAHookKeeps) {
+  const Tensor x = numbers({2, 2}).requires_grad_();
+  const Tensor inner = x * 1.0;
+  const Tensor part = inner.select(0, 0) * 2.0, whole = inner.exp() * 1.0;
+  const Tensor sum_of_both = inner + 1.0;
+  Tensor kept;
+  sum_of_both.register_hook([&](const Tensor& gradient) { kept = gradient; });
+  (sum(part) + sum(sum_of_both * 3.0) + sum(whole * 0.0)).backward();
+  EXPECT_EQ(values(kept), (Values{3, 3, 3, 3}));
+  EXPECT_EQ(values(x.grad()), (Values{5, 5, 3, 3}));
+}
+
+TEST(Parts, OfComplexNumbers) {
+  const Tensor x = complex(numbers({3}), numbers({3}) + 1.0).requires_grad_();
+  const Tensor inner = x * 1.0;
+  const Tensor twice = inner.slice(0, 0, 2), last = inner.slice(0, 1);
+  (sum(real(twice)) * 2.0 + sum(imag(last)) * 5.0).backward();
+  EXPECT_EQ(values(real(x.grad())), (Values{2, 2, 0}));
+  EXPECT_EQ(values(imag(x.grad())), (Values{0, 5, 5}));
+}
+
+TEST(Parts, OfExamplesOfABatch) {
+  const auto f = [](const Tensor& x) {
+    const Tensor inner = x.detach().requires_grad_();
+    return autograd::grad({sum(inner.select(0, 0) * inner.select(0, 1)) + sum(inner)}, {inner})[0];
+  };
+  EXPECT_EQ(values(autograd::vmap(f)(numbers({2, 3}))), (Values{2, 1, 1, 5, 4, 1}));
+}
+
+// Steps are written into one tensor, and read from it.
+TEST(Parts, WrittenInPlace) {
+  for (const bool given : {false, true}) {
+    const Tensor x = numbers({4, 3}).requires_grad_(), start = listed({1, 2, 3}).requires_grad_();
+    const Tensor steps = zeros({5, 3}, kFloat64, test_device());
+    steps.select(0, 0).copy_(start);
+    for (int64_t t = 0; t < 4; ++t) {
+      steps.select(0, t + 1).copy_(steps.select(0, t) * 2.0 + x.select(0, t));
+    }
+    const Tensor gradient = ones({5, 3}, kFloat64, test_device());
+    if (given) {
+      autograd::backward({steps}, {gradient});
+    } else {
+      sum(steps * 1.0).backward();
+    }
+    EXPECT_EQ(values(start.grad()), (Values{31, 31, 31}));
+    EXPECT_EQ(values(x.grad()), (Values{15, 15, 15, 7, 7, 7, 3, 3, 3, 1, 1, 1}));
+    EXPECT_EQ(values(gradient), Values(15, 1));
+  }
 }
 
 TEST(Parts, HaveSecondDerivatives) {

@@ -1,6 +1,7 @@
 // Streams: each thread has its own, backward runs each node on the stream of its forward, and no
 // work uses data that it has not waited for. The fake device detects violations.
 #include <cmath>
+#include <functional>
 #include <thread>
 
 #include "mytorch/autograd.h"
@@ -107,6 +108,23 @@ TEST_F(StreamsTest, BranchesOfSeveralThreads) {
   autograd::backward(outputs);
   EXPECT_EQ(values(x.grad()), (Values{8, 16, 24}));
   EXPECT_EQ(values(x.grad() + 1), (Values{9, 17, 25}));
+}
+
+// Gradients of parts are added to the first one, in place.
+TEST_F(StreamsTest, PartsOfSeveralThreads) {
+  const Tensor x = on_full(tensor({1.0, 2, 3, 4}).view({4, 1})).requires_grad_();
+  const Tensor h = x * 1;
+  values(h);
+  std::vector<Tensor> outputs;
+  // Threads that follow each other may have one stream.
+  const std::function<void(int)> use_from = [&](int i) {
+    outputs.push_back((h.select(0, i) * (i + 1)).sum());
+    if (i < 3) on_another_thread([&] { use_from(i + 1); });
+  };
+  on_another_thread([&] { use_from(0); });
+  autograd::backward(outputs);
+  EXPECT_EQ(values(x.grad()), (Values{1, 2, 3, 4}));
+  EXPECT_EQ(values(x.grad() + 1), (Values{2, 3, 4, 5}));
 }
 
 TEST_F(StreamsTest, AccumulationIntoAGradientThatIsThere) {

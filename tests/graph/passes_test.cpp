@@ -49,6 +49,18 @@ TEST(Passes, GradientsOfPartsHaveOneTensorOfZeros) {
   EXPECT_EQ(count_of("fill_", f), 1);
 }
 
+// The gradient of a tensor of which every part is written is copied once.
+TEST(Passes, GradientsOfWrittenPartsAreCopiedOnce) {
+  const auto f = [](const Tensor& x) {
+    const Tensor own = x.detach().clone().requires_grad_();
+    const Tensor steps = zeros({4, 5});
+    for (int64_t t = 0; t < 4; ++t) steps.select(0, t).copy_(own.select(0, t).exp());
+    return autograd::grad({steps.sum()}, {own})[0];
+  };
+  // The clone, the steps, the whole gradient, its parts, and the first one for `own`.
+  EXPECT_EQ(count_of("copy_", f), 1 + 4 + 1 + 4 + 1);
+}
+
 TEST(Passes, EqualValuesAreComputedOnce) {
   EXPECT_EQ(count_of("tanh", [](const Tensor& x) { return tanh(x) * tanh(x); }), 1);
   EXPECT_EQ(count_of("matmul", [](const Tensor& x) { return x; }), 0);

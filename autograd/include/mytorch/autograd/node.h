@@ -117,8 +117,9 @@ class Node {
  protected:
   // kUnfitted: the engine reduces gradients from apply over broadcast dimensions and converts them
   // to the type of the input.
-  // kPart: unfitted, with one input and one edge; the gradient of the input is that of the output
-  // in part_of(), and 0 elsewhere. The engine may add it there instead of calling apply.
+  // kPart: unfitted, with one input and one edge; the output is the view part_of() of the input.
+  // The engine may add the gradient to this part of a sum instead of calling apply, unless the part
+  // repeats elements.
   enum Kind : uint8_t { kPlain, kLeaf, kUnfitted, kPart };
 
   explicit Node(Kind kind = kPlain) : kind_(kind) {}
