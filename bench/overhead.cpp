@@ -1,5 +1,5 @@
-// The overhead of a call: operators on 8 floats, one thread. bench/peers has the same cases for
-// libtorch; scripts/bench-overhead prints both side by side.
+// The overhead of a call: operators on 8 floats, or 64 in sequences, one thread. bench/peers has
+// the same cases for libtorch; scripts/bench-overhead prints both side by side.
 #include <benchmark/benchmark.h>
 
 #include "mytorch/backends.h"
@@ -94,6 +94,23 @@ void chain100(benchmark::State& state) {
   }
 }
 
+// Forward and backward of a sequence that is read, or written and read, step by step; the time is
+// per step of 64 floats.
+void steps(benchmark::State& state, bool written) {
+  constexpr int64_t kSteps = 1024;
+  const Tensor x = mytorch::rand({kSteps, 64}).requires_grad_();
+  while (state.KeepRunningBatch(kSteps)) {
+    const Tensor out = mytorch::zeros({kSteps, 64});
+    Tensor h = mytorch::zeros({64});
+    for (int64_t t = 0; t < kSteps; ++t) {
+      h = h * 0.5 + x.select(0, t);
+      if (written) out.select(0, t).copy_(h);
+    }
+    mytorch::sum(written ? out : h).backward();
+    x.set_grad({});
+  }
+}
+
 BENCHMARK(empty);
 BENCHMARK(view);
 BENCHMARK(transpose);
@@ -107,6 +124,8 @@ BENCHMARK_CAPTURE(mm, 64, 64)->Name("mm_64x64");
 BENCHMARK(add_grad);
 BENCHMARK(mul_grad);
 BENCHMARK(chain100);
+BENCHMARK_CAPTURE(steps, read, false)->Name("steps_read");
+BENCHMARK_CAPTURE(steps, written, true)->Name("steps_written");
 
 }  // namespace
 

@@ -116,6 +116,25 @@ void chain100(benchmark::State& state) {
 }
 BENCHMARK(chain100);
 
+// Forward and backward of a sequence that is read, or written and read, step by step; the time is
+// per step of 64 floats.
+void steps(benchmark::State& state, bool written) {
+  constexpr int64_t kSteps = 1024;
+  at::Tensor x = torch::rand({kSteps, 64}, torch::requires_grad());
+  while (state.KeepRunningBatch(kSteps)) {
+    const at::Tensor out = torch::zeros({kSteps, 64});
+    at::Tensor h = torch::zeros({64});
+    for (int64_t t = 0; t < kSteps; ++t) {
+      h = h * 0.5 + x.select(0, t);
+      if (written) out.select(0, t).copy_(h);
+    }
+    (written ? out : h).sum().backward();
+    x.mutable_grad().reset();
+  }
+}
+BENCHMARK_CAPTURE(steps, read, false)->Name("steps_read");
+BENCHMARK_CAPTURE(steps, written, true)->Name("steps_written");
+
 }  // namespace
 
 int main(int argc, char** argv) {

@@ -29,12 +29,13 @@ CASES = [
     "mul_grad",
     "chain100",
 ]
-ARITHMETIC_CASE = "mm_64x64"  # measures the kernel, not the framework, so it is not in the mean
+# Cases that are not in the mean: a kernel's arithmetic, and sequences, on which PyTorch's time is quadratic.
+APART = ["mm_64x64", "steps_read", "steps_written"]
 
 # The bars of --check. Ratios are the peer's time over ours; limits are in our own nanoseconds.
 MEAN_RATIO = 8.0
 CASE_RATIO = 4.0
-ARITHMETIC_RATIO = 1.5
+APART_RATIO = 1.5
 LIMITS_NS = {"add_out": 30.0, "add": 50.0, "add_grad": 100.0, "chain100": 220.0}
 
 
@@ -90,7 +91,7 @@ def overhead(folder, check):
     ours = Side(sorted(folder.glob("ours.r*.json")))
     peer = Side(sorted(folder.glob("peer.r*.json")))
     describe_peer(peer.context)
-    every = CASES + [ARITHMETIC_CASE]
+    every = CASES + APART
     absent = [c for c in every if c not in ours.rounds or c not in peer.rounds]
     if absent:
         sys.exit(f"not measured on both sides: {', '.join(absent)}")
@@ -98,17 +99,17 @@ def overhead(folder, check):
     our_ns = {c: ours.ns(c) for c in every}
     peer_ns = {c: peer.ns(c) for c in every}
     ratio = {c: peer_ns[c] / our_ns[c] for c in every}
-    print(f"\n{'case':<12} {'libtorch ns':>12} {'mytorch ns':>12} {'ratio':>8}")
+    print(f"\n{'case':<13} {'libtorch ns':>12} {'mytorch ns':>12} {'ratio':>8}")
     for case in every:
-        print(f"{case:<12} {peer_ns[case]:>12.1f} {our_ns[case]:>12.1f} {ratio[case]:>8.2f}")
+        print(f"{case:<13} {peer_ns[case]:>12.1f} {our_ns[case]:>12.1f} {ratio[case]:>8.2f}")
     mean = math.exp(statistics.fmean(math.log(ratio[c]) for c in CASES))
-    print(f"geometric mean of the {len(CASES)} ratios without {ARITHMETIC_CASE}: {mean:.2f}")
+    print(f"geometric mean of the {len(CASES)} ratios without {', '.join(APART)}: {mean:.2f}")
     if not check:
         return True
 
     bars = [("geometric mean", mean, ">=", MEAN_RATIO, "x")]
     bars += [(c, ratio[c], ">=", CASE_RATIO, "x") for c in CASES]
-    bars += [(ARITHMETIC_CASE, ratio[ARITHMETIC_CASE], ">=", ARITHMETIC_RATIO, "x")]
+    bars += [(c, ratio[c], ">=", APART_RATIO, "x") for c in APART]
     bars += [(c, our_ns[c], "<=", limit, " ns") for c, limit in LIMITS_NS.items()]
     print()
     all_pass = True
