@@ -85,8 +85,8 @@ bool unshared(const Tensor& gradient) {
 bool is_writable(const Tensor& gradient) {
   // Inside vmap a gradient that all examples share cannot take one that differs between them. A
   // hook may give memory of others.
-  return !grad_enabled() && (thread_state.wanted & kLayerBatch) == 0 && unshared(gradient) &&
-         !gradient.impl()->read_only && !gradient.impl()->inference;
+  return !grad_enabled() && thread_data.one_stream && (thread_state.wanted & kLayerBatch) == 0 &&
+         unshared(gradient) && !gradient.impl()->read_only && !gradient.impl()->inference;
 }
 
 void accumulate_grad(const TensorImpl* tensor, Tensor* grad, Tensor&& gradient) {

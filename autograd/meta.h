@@ -37,8 +37,8 @@ class LeafNode final : public Node {
   std::mutex mutex;
 };
 
-// Returns whether a gradient may be written: nothing else refers to it or its memory, and no
-// gradients of gradients are recorded.
+// Returns whether a gradient may be written: nothing else refers to it or its memory, no work on
+// another stream may still read it, and no gradients of gradients are recorded.
 bool is_writable(const Tensor& gradient);
 
 // Adds `gradient` to `grad`, the possibly undefined gradient of a tensor. Takes over the memory of

@@ -69,8 +69,9 @@ void check_nan(const Node& node, const Tensor* out) {
 // Sets the thread's state while a task runs on it.
 class TaskScope {
  public:
-  TaskScope(const Task* task, bool pruned, bool create_graph)
+  TaskScope(const Task* task, bool pruned, bool create_graph, bool one_stream)
       : task_(std::exchange(thread_data.task, task)),
+        one_stream_(std::exchange(thread_data.one_stream, one_stream)),
         pruned_(std::exchange(thread_data.pruned, pruned ? task : nullptr)),
         executing_(thread_data.executing),
         grad_mode_(grad_enabled()) {
@@ -79,6 +80,7 @@ class TaskScope {
   }
   ~TaskScope() {
     thread_data.task = task_;
+    thread_data.one_stream = one_stream_;
     thread_data.pruned = pruned_;
     thread_data.executing = executing_;
     set_grad_enabled(grad_mode_);
@@ -87,6 +89,7 @@ class TaskScope {
  private:
   std::optional<AutocastScope> autocast_;  // disabled: gradients run in the types of the forward
   const Task* task_;
+  const bool one_stream_;
   const Task* pruned_;
   const Node* executing_;
   bool grad_mode_;
@@ -97,7 +100,7 @@ class TaskScope {
 void Task::run() {
   discover();
   if (pruned_) prune();
-  TaskScope scope(this, pruned_, options_.create_graph);
+  TaskScope scope(this, pruned_, options_.create_graph, has_one_stream());
   seed();
   if (several_devices_) {
     if (recording_graph()) {
@@ -177,15 +180,7 @@ bool Task::add_to_whole(NodeState& state) {
   const Edge& edge = state.node->edges()[0];
   NodeState* to = edge.node != nullptr ? find(edge.node) : nullptr;
   if (to == nullptr || !to->reached) return false;
-  Tensor* sum = &to->grads()[edge.input];
-  if (!sum->defined()) return false;
-  Tensor& gradient = state.grads()[0];
-  if (device_.type <= MT_DEVICE_CPU) return add_gradient_of_part(*state.node, gradient, sum);
-  wait_for_current(*edge.node);
-  StreamScope stream(*edge.node);
-  if (!add_gradient_of_part(*state.node, gradient, sum)) return false;
-  gradient = Tensor();  // on the stream that has read it
-  return true;
+  return add_gradient_of_part(*state.node, *state.grads(), &to->grads()[edge.input]);
 }
 
 template <bool kShared, class Ready>
@@ -298,7 +293,7 @@ void Task::work(NodeState* state) {
     failed = shared_->error != nullptr;
   }
   if (!failed) {
-    TaskScope scope(this, pruned_, options_.create_graph);
+    TaskScope scope(this, pruned_, options_.create_graph, has_one_stream());
     try {
       thread_data.executing = state->node;
       StreamScope stream(*state->node);

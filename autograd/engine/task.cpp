@@ -122,6 +122,10 @@ NodeState& Task::find_or_add(Node* node, bool* added) {
     if (device.type > 0) {
       if (device_.type == 0) device_ = Device(device.type, device.index);
       if (device.type != device_.type || device.index != device_.index) several_devices_ = true;
+      void* const stream = node->infos()[0].stream;
+      if (!has_stream_) stream_ = stream;
+      has_stream_ = true;
+      if (stream != stream_) several_streams_ = true;
     }
   }
   return state;

@@ -127,6 +127,7 @@ class Task {
   bool add_to_whole(NodeState& state);
   // Adds to a gradient of a node, on the node's stream, after making it wait for the current one.
   void add_on_stream(NodeState& state, uint32_t input, Tensor&& gradient);
+  bool has_one_stream() const { return !several_devices_ && !several_streams_; }
   bool is_local(const Node& node) const;  // whether the calling thread executes it
   void enqueue(NodeState* state);         // to the thread that executes it
 
@@ -141,6 +142,9 @@ class Task {
   bool check_nan_ = false;
   Device device_{0, 0};  // of the graph, unless it has several
   bool several_devices_ = false;
+  void* stream_ = nullptr;  // of the first node with a device
+  bool has_stream_ = false;
+  bool several_streams_ = false;
   Device local_device_{0, 0};  // served by the calling thread besides the CPU
   StreamSet result_streams_;
   std::unique_ptr<TaskMemory> memory_;

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "mytorch/autograd.h"
+#include "mytorch/autograd/function.h"
 #include "mytorch/ops/full.h"
 #include "mytorch/ops/mm.h"
 #include "tests/dispatcher/util.h"
@@ -108,6 +109,36 @@ TEST_F(StreamsTest, BranchesOfSeveralThreads) {
   autograd::backward(outputs);
   EXPECT_EQ(values(x.grad()), (Values{8, 16, 24}));
   EXPECT_EQ(values(x.grad() + 1), (Values{9, 17, 25}));
+}
+
+// Gives one gradient to both.
+struct Sum : autograd::Function<Sum> {
+  static Tensor forward(autograd::FunctionContext* /*ctx*/, const Tensor& a, const Tensor& b) {
+    return a + b;
+  }
+  static std::vector<Tensor> backward(autograd::FunctionContext* /*ctx*/,
+                                      const std::vector<Tensor>& grads) {
+    return {grads[0], grads[0]};
+  }
+};
+
+// Work of b's stream may still read the gradient when its node has let it go, and a gets another
+// one.
+TEST_F(StreamsTest, GradientsThatAnotherStreamReadsAreNotWritten) {
+  const Tensor x = on_full(tensor({1.0, 2})).requires_grad_();
+  const Tensor a = x * 2;
+  values(a);
+  Tensor b, other;
+  on_another_thread([&] {
+    other = (a * 5).sum();
+    on_another_thread([&] {
+      const Tensor first = x * 1;  // nodes run in the reverse order of their threads
+      b = first * 3;
+      values(b);
+    });
+  });
+  autograd::backward({(Sum::apply(a, b) * 1).sum(), other});
+  EXPECT_EQ(values(x.grad()), (Values{15, 15}));
 }
 
 // Gradients of parts are added to the first one, in place.
