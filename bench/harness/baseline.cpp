@@ -24,10 +24,13 @@ const char* verdict_name(Verdict verdict) {
   return verdict == Verdict::kSlower ? "slower" : verdict == Verdict::kFaster ? "faster" : "same";
 }
 
-Verdict compare(double before, double before_deviation, double now, double now_deviation) {
-  const double spread = 3 * (before_deviation + now_deviation);
-  if (now - before > spread && now > 1.02 * before) return Verdict::kSlower;
-  if (before - now > spread && before > 1.02 * now) return Verdict::kFaster;
+Verdict compare(double before, double before_deviation, const Summary& now) {
+  const double spread = 3 * (before_deviation + now.mad);
+  if (now.median - before > spread && now.median > 1.02 * before) return Verdict::kSlower;
+  if (now.least > before + 3 * before_deviation && now.least > 1.02 * before) {
+    return Verdict::kSlower;
+  }
+  if (before - now.median > spread && before > 1.02 * now.median) return Verdict::kFaster;
   return Verdict::kSame;
 }
 
@@ -36,9 +39,7 @@ std::vector<Change> changes_of(const std::vector<Row>& rows, const std::vector<O
   for (size_t i = 0; i < rows.size(); ++i) {
     for (const Other& other : baseline) {
       if (!same_row(rows[i], other)) continue;
-      changes.push_back(
-          {i, other,
-           compare(other.seconds, other.deviation, rows[i].time.median, rows[i].time.mad)});
+      changes.push_back({i, other, compare(other.seconds, other.deviation, rows[i].time)});
       break;
     }
   }
@@ -58,8 +59,7 @@ void confirm(std::vector<Row>& rows, std::vector<Change>& changes,
         }
         row = std::move(repeated);
       }
-      change.verdict =
-          compare(change.before.seconds, change.before.deviation, row.time.median, row.time.mad);
+      change.verdict = compare(change.before.seconds, change.before.deviation, row.time);
     }
   }
 }

@@ -22,8 +22,9 @@ struct Change {
 
 // Two medians differ beyond their spread if the difference is more than three times the sum of
 // their deviations, and more than 2 %, which is what the same program differs by from one process
-// to the next.
-Verdict compare(double before, double before_deviation, double now, double now_deviation);
+// to the next. On a busy machine, whose deviations are large, a row is also slower if even its
+// least time is more than three deviations, and 2 %, above the earlier median.
+Verdict compare(double before, double before_deviation, const Summary& now);
 
 // Finds the earlier result of each row: of the same case, type, backend, caches, device and number
 // of threads. Rows that are not in the earlier run have none.
