@@ -29,7 +29,7 @@ void add_gradient(Tensor* sum, Tensor&& gradient) {
 }
 
 bool add_gradient_of_part(const Node& node, const Tensor& gradient, Tensor* sum) {
-  if (!sum->defined() || !can_add_to(*sum)) return false;
+  if (!can_add_to(*sum)) return false;
   if (sum->dtype() != gradient.dtype() || sum->device() != gradient.device()) return false;
   const Tensor part = node.part_of(*sum);
   if (!(part.sizes() == gradient.sizes()) || has_internal_overlap(*part.impl())) return false;

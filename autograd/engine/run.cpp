@@ -180,7 +180,15 @@ bool Task::add_to_whole(NodeState& state) {
   const Edge& edge = state.node->edges()[0];
   NodeState* to = edge.node != nullptr ? find(edge.node) : nullptr;
   if (to == nullptr || !to->reached) return false;
-  return add_gradient_of_part(*state.node, *state.grads(), &to->grads()[edge.input]);
+  Tensor* sum = &to->grads()[edge.input];
+  if (!sum->defined()) return false;
+  Tensor& gradient = state.grads()[0];
+  if (device_.type <= MT_DEVICE_CPU) return add_gradient_of_part(*state.node, gradient, sum);
+  wait_for_current(*edge.node);  // a leaf's stream
+  StreamScope stream(*edge.node);
+  if (!add_gradient_of_part(*state.node, gradient, sum)) return false;
+  gradient = Tensor();  // on the stream that has read it
+  return true;
 }
 
 template <bool kShared, class Ready>

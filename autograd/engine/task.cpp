@@ -122,10 +122,13 @@ NodeState& Task::find_or_add(Node* node, bool* added) {
     if (device.type > 0) {
       if (device_.type == 0) device_ = Device(device.type, device.index);
       if (device.type != device_.type || device.index != device_.index) several_devices_ = true;
-      void* const stream = node->infos()[0].stream;
-      if (!has_stream_) stream_ = stream;
-      has_stream_ = true;
-      if (stream != stream_) several_streams_ = true;
+      // Leaves may have another one: their streams wait for all that is there when they add.
+      if (!NodeAccess::is_leaf(node)) {
+        void* const stream = node->infos()[0].stream;
+        if (!has_stream_) stream_ = stream;
+        has_stream_ = true;
+        if (stream != stream_) several_streams_ = true;
+      }
     }
   }
   return state;

@@ -142,7 +142,7 @@ class Task {
   bool check_nan_ = false;
   Device device_{0, 0};  // of the graph, unless it has several
   bool several_devices_ = false;
-  void* stream_ = nullptr;  // of the first node with a device
+  void* stream_ = nullptr;  // of the first node with a device that is no leaf
   bool has_stream_ = false;
   bool several_streams_ = false;
   Device local_device_{0, 0};  // served by the calling thread besides the CPU

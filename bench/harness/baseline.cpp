@@ -1,5 +1,6 @@
 #include "bench/harness/baseline.h"
 
+#include <algorithm>
 #include <iomanip>
 #include <sstream>
 
@@ -53,11 +54,10 @@ void confirm(std::vector<Row>& rows, std::vector<Change>& changes,
     for (int attempt = 0; attempt < 2 && change.verdict == Verdict::kSlower; ++attempt) {
       out << "slower than before, measured again: " << row.what.name << " " << row.backend << "\n";
       for (Row& repeated : again(row)) {
-        if (repeated.backend != row.backend || repeated.cache != row.cache ||
-            repeated.time.median >= row.time.median) {
-          continue;
-        }
-        row = std::move(repeated);
+        if (repeated.backend != row.backend || repeated.cache != row.cache) continue;
+        const double least = std::min(row.time.least, repeated.time.least);
+        if (repeated.time.median < row.time.median) row = std::move(repeated);
+        row.time.least = least;
       }
       change.verdict = compare(change.before.seconds, change.before.deviation, row.time);
     }

@@ -100,6 +100,17 @@ Tensor many_poisson(const Tensor& rate, const std::optional<Generator>& generato
   return by_rejection(rate, propose, generator);
 }
 
+// lgamma(k + 1) less Stirling's (k + 0.5) log(k + 1) - (k + 1) + log(2 pi) / 2.
+Tensor stirling_rest(const Tensor& k) {
+  const Tensor next = (k + 1).reciprocal(), square = next * next;
+  const Tensor series = (1.0 / 12 - (1.0 / 360 - square / 1260) * square) * next;
+  // The series has few digits below 10.
+  const Tensor small = k.clamp_max(10);
+  const Tensor exact = mytorch::lgamma(small + 1) - (small + 0.5) * mytorch::log(small + 1) +
+                       small + (1 - 0.91893853320467274178);
+  return mytorch::where(k < 10, exact, series);
+}
+
 // Of W. Hörmann, "The generation of binomial random variates", Journal of Statistical Computation
 // and Simulation 46, 1993 (BTRS), for p <= 0.5.
 Tensor many_binomial(const Tensor& trials, const Tensor& p,
@@ -114,12 +125,15 @@ Tensor many_binomial(const Tensor& trials, const Tensor& p,
     const Tensor inside = mytorch::logical_and(edge >= 0.07, v <= 0.92 - 4.2 / b);
     const Tensor scaled = v * ((2.83 + 5.1 / b) * deviation) / (a / (edge * edge) + b);
     const Tensor mode = mytorch::floor((n + 1) * own);
-    const Tensor at = mytorch::minimum(k.clamp_min(0), n);
-    const auto log_ways = [&](const Tensor& of) {
-      return mytorch::lgamma(of + 1) + mytorch::lgamma(n - of + 1);
-    };
-    const Tensor likely = mytorch::log(scaled) <= log_ways(mode) - log_ways(at) +
-                                                      (at - mode) * mytorch::log(own / (1 - own));
+    const Tensor at = mytorch::minimum(k.clamp_min(0), n), odds = own / (1 - own);
+    // The logarithm of P(at) / P(mode) by Stirling's series, whose terms stay small: differences of
+    // lgamma(n) would lose everything for many trials.
+    const Tensor likely =
+        mytorch::log(scaled) <= (mode + 0.5) * mytorch::log((mode + 1) / (odds * (n - mode + 1))) +
+                                    (n + 1) * mytorch::log1p((at - mode) / (n - at + 1)) +
+                                    (at + 0.5) * mytorch::log(odds * (n - at + 1) / (at + 1)) +
+                                    stirling_rest(mode) + stirling_rest(n - mode) -
+                                    stirling_rest(at) - stirling_rest(n - at);
     const Tensor possible = mytorch::logical_and(k >= 0, k <= n);
     const Tensor taken = mytorch::logical_and(possible, mytorch::logical_or(inside, likely));
     return mytorch::where(taken, k, -1);

@@ -158,6 +158,20 @@ TEST_F(StreamsTest, PartsOfSeveralThreads) {
   EXPECT_EQ(values(x.grad() + 1), (Values{2, 3, 4, 5}));
 }
 
+// A parameter of one thread is trained by another one.
+TEST_F(StreamsTest, PartsOfALeafOfAnotherThread) {
+  const Tensor x = on_full(tensor({1.0, 2, 3, 4}).view({4, 1})).requires_grad_();
+  values(x);
+  on_another_thread([&] {
+    Tensor all = (x * 2).sum();
+    for (int i = 0; i < 4; ++i) all = all + (x.select(0, i) * (i + 1)).sum();
+    const DeviceCalls before = full().calls();
+    all.backward();
+    EXPECT_GT(full().calls().kernels, before.kernels);
+  });
+  EXPECT_EQ(values(x.grad()), (Values{3, 4, 5, 6}));
+}
+
 TEST_F(StreamsTest, AccumulationIntoAGradientThatIsThere) {
   const Tensor x = on_full(tensor({1.0, 2})).requires_grad_();
   for (int i = 0; i < 3; ++i) {

@@ -48,6 +48,7 @@ double log_of_poisson(double rate, double k) {
 }
 double log_of_binomial(double n, double p, double k) {
   if (k > n) return -HUGE_VAL;
+  if (n > 1e10) return log_of_poisson(n * p, k);  // the same within k * k / n
   return std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1) + k * std::log(p) +
          (n - k) * std::log1p(-p);
 }
@@ -64,7 +65,8 @@ TEST(RandomCounts, OfPoisson) {
 
 TEST(RandomCounts, OfTheBinomialDistribution) {
   const std::vector<std::pair<double, double>> cases = {
-      {1, 0.3}, {10, 0.5}, {20, 0.9}, {25, 0.4}, {40, 0.5}, {1000, 0.01}, {1000, 0.2}, {300, 0.97}};
+      {1, 0.3},    {10, 0.5},   {20, 0.9},     {25, 0.4},     {40, 0.5},    {1000, 0.01},
+      {1000, 0.2}, {300, 0.97}, {1e13, 3e-12}, {1e16, 1e-14}, {1e30, 1e-28}};
   for (const auto& [n, p] : cases) {
     const Tensor count = full({kDraws}, n, kFloat64);
     const std::vector<double> draws =

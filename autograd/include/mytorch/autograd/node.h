@@ -19,12 +19,12 @@ struct NodeExtras;
 
 // Autograd's per-thread state. Plain data, so that access needs no initialization check.
 struct ThreadData {
-  uint64_t sequence = 0;              // number of the next node created on this thread
-  bool anomaly = false;               // an AnomalyMode exists
-  bool check_nan = false;             // and checks for NaN
-  const Task* task = nullptr;         // the innermost backward running on this thread
-  const Task* pruned = nullptr;       // the same if only part of its graph is needed, else null
-  bool one_stream = true;             // of the innermost one: all its work is queued on one stream
+  uint64_t sequence = 0;         // number of the next node created on this thread
+  bool anomaly = false;          // an AnomalyMode exists
+  bool check_nan = false;        // and checks for NaN
+  const Task* task = nullptr;    // the innermost backward running on this thread
+  const Task* pruned = nullptr;  // the same if only part of its graph is needed, else null
+  bool one_stream = true;  // of the innermost one: all work but that of leaves is on one stream
   const Node* executing = nullptr;    // the node whose apply is running
   const char* inplace_op = nullptr;   // the in-place operation last passed to check_inplace
   SavedTensorHooks* hooks = nullptr;  // the innermost saved-tensor hooks
