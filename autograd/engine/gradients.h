@@ -8,8 +8,9 @@ namespace mytorch::autograd {
 // sum += gradient; `sum` may be undefined. Adds in place if one of the buffers has no other user.
 void add_gradient(Tensor* sum, Tensor&& gradient);
 
-// The same for the gradient of a part of the whole that `sum` belongs to, and zeros around it.
-// Returns false, and does nothing, if the sum must not be written, or the part repeats elements.
+// Adds the gradient of a node of kind kPart to its part of `sum`, the gradient of the whole so far,
+// which is defined. Returns false, and does nothing, if the sum must not be written, or if the part
+// repeats elements.
 bool add_gradient_of_part(const Node& node, const Tensor& gradient, Tensor* sum);
 
 // Returns the gradient along edge i of a node, reduced over broadcast dimensions and converted to

@@ -184,7 +184,7 @@ bool Task::add_to_whole(NodeState& state) {
   if (!sum->defined()) return false;
   Tensor& gradient = state.grads()[0];
   if (device_.type <= MT_DEVICE_CPU) return add_gradient_of_part(*state.node, gradient, sum);
-  wait_for_current(*edge.node);  // a leaf's stream
+  wait_for_current(*edge.node);  // the whole may be a leaf, with a stream of its own
   StreamScope stream(*edge.node);
   if (!add_gradient_of_part(*state.node, gradient, sum)) return false;
   gradient = Tensor();  // on the stream that has read it

@@ -3,6 +3,7 @@
 // trial draws for all elements.
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "mytorch/generated/bodies.h"
@@ -31,7 +32,7 @@
 #include "mytorch/ops/to.h"
 #include "mytorch/ops/where.h"
 #include "mytorch/ops/zeros_like.h"
-#include "ops/check_values.h"
+#include "ops/check.h"
 
 namespace mytorch::composite {
 namespace {
@@ -146,13 +147,14 @@ Tensor smooth(const Tensor& uniform, const Tensor& mean, const Tensor& variance)
   return mytorch::round(mean + mytorch::sqrt(variance) * normal).clamp_min(0);
 }
 
-// Chooses among the ways by mean and variance. Ways that no element needs are left out, and draw
-// nothing that others would draw.
+// Chooses among the ways by mean and variance. A way that no element needs is left out, which does
+// not change what the others draw.
 Tensor choose(const Tensor& mean, const Tensor& variance,
               const std::function<Tensor(const Tensor& uniform)>& few,
               const std::function<Tensor()>& many, const std::optional<Generator>& generator) {
   const Tensor uniform = mytorch::rand(mean.sizes(), kFloat64, mean.device(), generator);
-  const Tensor is_few = mean<kFew, is_smooth = variance> kSmooth;
+  const Tensor is_few = mean < kFew;
+  const Tensor is_smooth = variance > kSmooth;
   Tensor counts = mytorch::zeros_like(mean);
   if (holds_somewhere(is_few)) counts = few(uniform);
   if (holds_somewhere(is_smooth)) {

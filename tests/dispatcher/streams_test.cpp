@@ -141,7 +141,7 @@ TEST_F(StreamsTest, GradientsThatAnotherStreamReadsAreNotWritten) {
   EXPECT_EQ(values(x.grad()), (Values{15, 15}));
 }
 
-// Gradients of parts are added to the first one, in place.
+// Gradients of parts come from several streams, and are then added as wholes.
 TEST_F(StreamsTest, PartsOfSeveralThreads) {
   const Tensor x = on_full(tensor({1.0, 2, 3, 4}).view({4, 1})).requires_grad_();
   const Tensor h = x * 1;
@@ -165,9 +165,7 @@ TEST_F(StreamsTest, PartsOfALeafOfAnotherThread) {
   on_another_thread([&] {
     Tensor all = (x * 2).sum();
     for (int i = 0; i < 4; ++i) all = all + (x.select(0, i) * (i + 1)).sum();
-    const DeviceCalls before = full().calls();
     all.backward();
-    EXPECT_GT(full().calls().kernels, before.kernels);
   });
   EXPECT_EQ(values(x.grad()), (Values{3, 4, 5, 6}));
 }
