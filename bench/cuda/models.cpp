@@ -163,10 +163,12 @@ void run(const Case& c, const Options& options) try {
     for (int i = 0; i < 4; ++i) loss = compiled();
     synchronize();
     const CompileStats stats = compiled.stats();
-    std::printf("%s compiled in %.3f s: %lld kernels, %lld fused, %lld nodes on the host%s\n",
-                c.name.c_str(), since(start), static_cast<long long>(stats.kernel_calls),
-                static_cast<long long>(stats.fused), static_cast<long long>(stats.interpreted),
-                stats.device_graph ? ", one device graph" : "");
+    std::printf(
+        "%s compiled in %.3f s: %lld kernels, %lld fused, %lld nodes on the host, %.2f GiB%s\n",
+        c.name.c_str(), since(start), static_cast<long long>(stats.kernel_calls),
+        static_cast<long long>(stats.fused), static_cast<long long>(stats.interpreted),
+        static_cast<double>(stats.intermediate_bytes) / (1 << 30),
+        stats.device_graph ? ", one device graph" : "");
     for (const std::string& name : stats.interpreted_operators) {
       std::printf("%s: %s runs on the host\n", c.name.c_str(), name.c_str());
     }
@@ -285,6 +287,29 @@ void bert(const Options& options) {
                            false),
          training_step(precision, adam,
                        [&] { return linear_cross_entropy(model(x).last_hidden_state, table, y); })},
+        options);
+  }
+}
+
+// A stack of encoder layers alone: no embeddings and no classes.
+void encoder(const Options& options) {
+  constexpr int64_t kBatch = 16, kLength = 512, kWidth = 768, kLayers = 12;
+  for (const std::string& precision : options.precisions({"bfloat16", "autocast"})) {
+    manual_seed(0);
+    nn::TransformerEncoder model(nn::TransformerEncoderLayer(kWidth, 12,
+                                                             {.dim_feedforward = 4 * kWidth,
+                                                              .dropout = 0,
+                                                              .activation = "gelu",
+                                                              .batch_first = true}),
+                                 kLayers);
+    place(model, precision);
+    optim::AdamW adam(model.parameters(), adamw());
+    const Tensor x = randn({kBatch, kLength, kWidth}, kFloat32, kGpu)
+                         .to(precision == "bfloat16" ? kBFloat16 : kFloat32);
+    const auto products = static_cast<double>(kLayers * 12 * kWidth * kWidth);
+    run({"encoder", precision, kBatch * kLength,
+         transformer_flops(products, kLayers, kBatch, kLength, kWidth, false),
+         training_step(precision, adam, [&] { return model(x).to(kFloat32).square().mean(); })},
         options);
   }
 }
@@ -424,6 +449,7 @@ int main(int argc, char** argv) try {
   load_default_backends();
   const std::pair<const char*, void (*)(const Options&)> cases[] = {{"gpt2", gpt2},
                                                                     {"bert", bert},
+                                                                    {"encoder", encoder},
                                                                     {"llama", llama},
                                                                     {"resnet50", resnet50},
                                                                     {"minilm", minilm_in_one},

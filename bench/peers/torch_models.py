@@ -251,6 +251,25 @@ def bert(precision: str, options) -> None:
     train("bert", Bert(), precision, 30522, 16, 512, 768, 12, 512 * 768, False, options)
 
 
+def encoder(precision: str, options) -> None:
+    layer = nn.TransformerEncoderLayer(768, 12, 4 * 768, dropout=0, activation="gelu", batch_first=True)
+    stack = nn.TransformerEncoder(layer, 12, enable_nested_tensor=False)
+    stack.to(CUDA, torch.bfloat16 if precision == "bfloat16" else torch.float32)
+    adam = torch.optim.AdamW(stack.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+    x = torch.randn(16, 512, 768, device=CUDA, dtype=next(stack.parameters()).dtype)
+
+    class Loss(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stack = stack
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.stack(x).float().square().mean()
+
+    flops = 16 * 512 * (6 * 12 * 12 * 768 * 768 + 12 * 12 * 768 * 512)
+    run("encoder", precision, 16 * 512, flops, options, Loss(), adam, (x,))
+
+
 def llama(precision: str, options) -> None:
     train("llama", Llama(), precision, 128256, 4, 2048, 2048, 16, 0, True, options)
 
@@ -330,6 +349,7 @@ def main() -> None:
     cases = {
         "gpt2": (gpt2, ["bfloat16", "autocast"]),
         "bert": (bert, ["bfloat16", "autocast"]),
+        "encoder": (encoder, ["bfloat16", "autocast"]),
         "llama": (llama, ["bfloat16", "autocast"]),
         "resnet50": (resnet50, ["autocast"]),
         "minilm": (minilm, ["float32", "bfloat16"]),

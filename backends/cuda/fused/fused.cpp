@@ -11,6 +11,7 @@
 #include "backends/cuda/programs/kernels.h"
 #include "backends/cuda/programs/loop.h"
 #include "backends/cuda/runtime/faults.h"
+#include "backends/cuda/runtime/launch.h"
 #include "mytorch/backend/error.h"
 #include "mytorch/backend/fused.h"
 #include "mytorch/backend/tensor.h"
@@ -20,7 +21,7 @@ namespace {
 
 using namespace fused_key;
 
-constexpr int kMaxThreads = 1024;
+constexpr int kMaxThreads = 1024, kStreamThreads = 256;  // of a row
 // Runs of a thread, if a row can have more threads. MYTORCH_CUDA_FUSED_RUNS overrides it.
 const int most_parts = [] {
   const char* text = std::getenv("MYTORCH_CUDA_FUSED_RUNS");
@@ -230,11 +231,16 @@ class FusedKernel {
     while (columns % run != 0) run /= 2;  // also of rows without elements in memory
     const int64_t runs = columns / run;
     int threads = runs <= 32 * most_parts ? 32 : 64;
-    while (threads > 32 && threads < kMaxThreads && runs > int64_t{threads} * most_parts) {
-      threads *= 2;
-    }
+    // Where nothing stays in registers and many rows fill the device, blocks are small, so that
+    // some load while others join their states.
+    const Properties& device = properties(ctx.device.index);
+    const bool fills =
+        loop.numel() * kStreamThreads >= int64_t{device.multiprocessors} * device.threads;
+    const int most = kept_bytes_ == 0 && fills ? kStreamThreads : kMaxThreads;
+    while (threads > 32 && threads < most && runs > int64_t{threads} * most_parts) threads *= 2;
     const int64_t parts = (runs + threads - 1) / threads;
     const bool stays =
+        kept_bytes_ > 0 &&
         parts * run * kept_bytes_ <= 4 * (threads == kMaxThreads ? kFewRegisters : kRegisters);
     Key key;
     Params params;

@@ -12,6 +12,8 @@ namespace {
 
 using namespace fused_key;
 
+constexpr int kLoadsAhead = 4;  // runs of 16 bytes, of all operands of a row
+
 bool in_float32(Code code) { return code >= kFloat16 && code <= kFloat32; }
 bool is_half(Code code) { return code == kFloat16 || code == kBfloat16; }
 
@@ -386,25 +388,39 @@ class Text {
   }
 
   // Emits a loop over the thread's runs of a row, with the calls of a phase for each element, then
-  // `last`.
+  // `last`. Where a row does not stay in registers, several runs are loaded before the first of
+  // them is used.
   void element_loop(int number, const std::string& before, const std::string& last,
                     const std::string& after) {
     const bool keeps = parts_ > 0;
     const FusedSource::Phase& phase = phases_[static_cast<size_t>(number)];
-    if (keeps) {
+    const auto runs = [&](const char* count, const char* at) {
       add("#pragma unroll");
-      add("  for (int u = 0; u < U; ++u) {");
-      add("    const i64 at = (u * T + lane) * V;");
+      add("  for (int u = 0; u < " + std::string(count) + "; ++u) {");
+      add("    const i64 at = " + std::string(at) + ";");
       add("    if (at >= p.columns) break;");
-    } else {
-      add("#pragma unroll 1");
-      add("  for (i64 at = lane * V; at < p.columns; at += T * V) {");
-    }
-    for (const int32_t v : phase.inputs) {
-      const FusedOperand& o = input_of(v);
-      if (!stays_[static_cast<size_t>(v)]) {
-        add("    const " + pack(o) + " = load<V>(r_" + o.name + " + at);");
+    };
+    const auto is_read = [&](int32_t v) { return !stays_[static_cast<size_t>(v)]; };
+    if (keeps) {
+      runs("U", "(u * T + lane) * V");
+      for (const int32_t v : phase.inputs) {
+        const FusedOperand& o = input_of(v);
+        if (is_read(v)) add("    const " + pack(o) + " = load<V>(r_" + o.name + " + at);");
       }
+    } else {
+      const int ahead =
+          std::max(1, kLoadsAhead / std::max(1, static_cast<int>(phase.inputs.size())));
+      const std::string count = text_of(ahead);
+      add("#pragma unroll 1");
+      add("  for (i64 first = lane * V; first < p.columns; first += " + count + " * T * V) {");
+      for (const int32_t v : phase.inputs) add("  " + pack(input_of(v)) + "[" + count + "];");
+      runs(count.c_str(), "first + u * T * V");
+      for (const int32_t v : phase.inputs) {
+        const std::string name = input_of(v).name;
+        add("    a_" + name + "[u] = load<V>(r_" + name + " + at);");
+      }
+      add("  }");
+      runs(count.c_str(), "first + u * T * V");
     }
     text_ += before;
     add("#pragma unroll");
@@ -412,7 +428,7 @@ class Text {
     if (source_.places) add("const i64 here = at + k;");
     for (const int32_t v : phase.inputs) {
       const FusedOperand& o = input_of(v);
-      const std::string part = stays_[static_cast<size_t>(v)] ? "[u]" : "";
+      const std::string part = keeps && is_read(v) ? "" : "[u]";
       add("const " + type(v) + " " + w(v) + " = " +
           loaded(o.type, "a_" + o.name + part + ".at[k]") + ";");
     }
@@ -431,7 +447,7 @@ class Text {
     text_ += last;
     add("    }");
     text_ += after;
-    add("  }");
+    add(keeps ? "  }" : "  }\n  }");
   }
 
   // Emits the calls of rows that depend on `phase` reductions.
@@ -457,7 +473,7 @@ class Text {
       found.push_back(static_cast<int>(i));
     }
     if (found.empty()) return;
-    std::string last;
+    std::string before, last, after;
     for (const int i : found) {
       const FusedSource::Call& call = source_.calls[static_cast<size_t>(i)];
       const std::string s = "s" + std::to_string(i);
@@ -466,10 +482,12 @@ class Text {
       const int32_t step[] = {call.program.step};
       const std::vector<bool> wanted = call.program.needed(step);
       last += "{  // " + call.program.name + "\n" + arguments(call, wanted) +
-              call.program.text(wanted, call.compute) + "  " + s + ".push(v" +
-              std::to_string(call.program.step) + ", 0);\n}\n";
+              call.program.text(wanted, call.compute) + "  x_" + s + "[k] = v" +
+              std::to_string(call.program.step) + ";\n}\n";
+      before += "decltype(" + s + ".c0) x_" + s + "[V];\n";
+      after += "push_run(" + s + ", x_" + s + ");\n";
     }
-    element_loop(phase, "", last, "");
+    element_loop(phase, before, last, after);
     for (const int i : found) {
       const FusedSource::Call& call = source_.calls[static_cast<size_t>(i)];
       const Program& program = call.program;

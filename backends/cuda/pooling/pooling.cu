@@ -1,23 +1,19 @@
 // Pooling: one thread for each output element. The gradient of average pooling gathers from the
-// windows that contain an element. That of max pooling, whose record has only indices, adds along
-// planes in order.
+// windows that contain an element.
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <type_traits>
 
-#include "backends/cuda/common/add_along.h"
 #include "backends/cuda/common/divisor.h"
 #include "backends/cuda/common/element.cuh"
-#include "backends/cuda/common/move.h"
+#include "backends/cuda/pooling/max_gradient.h"
+#include "backends/cuda/pooling/planes.h"
 #include "backends/cuda/registry.h"
-#include "backends/cuda/runtime/faults.h"
 #include "backends/cuda/runtime/launch.h"
 #include "backends/cuda/runtime/sdk.h"
 #include "mytorch/abi_ops/avg_pool2d.h"
 #include "mytorch/abi_ops/avg_pool2d_backward.h"
 #include "mytorch/abi_ops/max_pool2d_with_indices.h"
-#include "mytorch/abi_ops/max_pool2d_with_indices_backward.h"
 #include "mytorch/backend/windows.h"
 
 namespace mytorch::cuda {
@@ -25,30 +21,6 @@ namespace {
 
 using sdk::PlaneWindows;
 using sdk::TensorView;
-
-// Sizes and strides of (N, C, H, W); without a batch dimension, N is 1.
-struct Planes {
-  int64_t n = 1, c, h, w;
-  int64_t sn = 0, sc, sh, sw;
-
-  explicit Planes(const TensorView& x)
-      : c(x.size(-3)),
-        h(x.size(-2)),
-        w(x.size(-1)),
-        sc(x.stride(-3)),
-        sh(x.stride(-2)),
-        sw(x.stride(-1)) {
-    if (x.ndim() < 4) return;
-    n = x.size(0);
-    sn = x.stride(0);
-  }
-  int64_t numel() const { return n * c * h * w; }
-#ifdef __CUDACC__
-  __device__ __forceinline__ int64_t plane(int64_t in, int64_t ic) const {
-    return in * sn + ic * sc;
-  }
-#endif
-};
 
 // The coordinates of element i in memory order: channels first or last.
 struct Order {
@@ -278,52 +250,6 @@ void max_pool2d(mt_ctx& ctx, const mt_args_max_pool2d_with_indices& args) {
   });
 }
 
-// A tensor with its planes as lines: (N, C, H * W).
-struct Lines {
-  std::optional<ContiguousScratch> copy;
-  mt_tensor tensor;
-  int64_t shape[3], strides[3];
-
-  // Planes that are not lines are copied to scratch memory, with their elements if `filled`.
-  Lines(mt_ctx& ctx, const TensorView& given, mt_dtype dtype, bool filled) {
-    TensorView x = given;
-    const bool joins =
-        x.size(-2) == 1 || x.size(-1) == 1 || x.stride(-2) == x.size(-1) * x.stride(-1);
-    if (!joins || !sdk::same_dtype(x.dtype(), dtype)) {
-      copy.emplace(ctx, x, dtype);
-      if (filled) move(ctx, x, copy->view());
-      x = copy->view();
-    }
-    const Planes p(x);
-    shape[0] = p.n, shape[1] = p.c, shape[2] = p.h * p.w;
-    strides[0] = p.sn, strides[1] = p.sc, strides[2] = p.w == 1 ? p.sh : p.sw;
-    tensor = *x.get();
-    tensor.dl.ndim = 3;
-    tensor.dl.shape = shape;
-    tensor.dl.strides = strides;
-    tensor.flags = 0;
-  }
-  Lines(const Lines&) = delete;
-  TensorView view() const { return &tensor; }
-};
-
-void max_pool2d_backward(mt_ctx& ctx, const mt_args_max_pool2d_with_indices_backward& args) {
-  static const uint32_t site = fault_site("max_pool2d_with_indices_backward");
-  const TensorView out = args.out, grad = args.grad_output, index = args.indices;
-  if (out.numel() == 0) return;
-  // Sums of 16-bit floats are accumulated in float32.
-  const bool reduced = out.is<sdk::Half>() || out.is<sdk::BFloat16>();
-  const Lines sums(ctx, out, reduced ? sdk::dtype_of<float> : out.dtype(), false);
-  clear(ctx, sums.view());
-  if (grad.numel() != 0) {
-    const Lines from(ctx, grad, grad.dtype(), true);
-    const Lines places(ctx, index, index.dtype(), true);
-    add_along(ctx, places.view(), from.view(), sums.view(), 2,
-              faults_of(ctx, site, out.ndim() - 2, out.size(-2) * out.size(-1)));
-  }
-  if (sums.copy) move(ctx, sums.copy->view(), out);
-}
-
 // ---- average pooling
 
 // The divisor of a window's sum: the product of a number per row and one per column, or the given
@@ -446,9 +372,9 @@ void avg_pool2d_backward(mt_ctx& ctx, const mt_args_avg_pool2d_backward& args) {
 void register_pooling(KernelEntries& kernels) {
   constexpr uint32_t kTakes = MT_TAKES_STRIDED;
   kernels.push_back(sdk::kernel<&max_pool2d>("windows", kTakes));
-  kernels.push_back(sdk::kernel<&max_pool2d_backward>("planes", kTakes));
   kernels.push_back(sdk::kernel<&avg_pool2d>("windows", kTakes));
   kernels.push_back(sdk::kernel<&avg_pool2d_backward>("gather", kTakes));
+  register_max_pool_gradient(kernels);
 }
 
 }  // namespace mytorch::cuda

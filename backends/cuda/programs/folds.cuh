@@ -128,6 +128,40 @@ struct LogSumExpFold {
   FN_MEMBER void merge(const LogSumExpFold& o) { add(o.c0, o.c1); }
 };
 
+// Pushes several values, where the order of the reduction is free.
+template <int N, class S, class V>
+FN void push_run(S& s, const V (&x)[N]) {
+#pragma unroll
+  for (int k = 0; k < N; ++k) s.push(x[k], 0);
+}
+
+// Returns e^x for x <= 0 with an error of about (1 + |x|) 1e-7, which is small beside the sum of
+// such numbers that contains e^0.
+FN float falling_exp(float x) { return __expf(x); }
+FN double falling_exp(double x) { return node::exp(x); }
+// Returns the larger number; of a NaN and a number, the number.
+FN float larger(float a, float b) { return ::fmaxf(a, b); }
+FN double larger(double a, double b) { return ::fmax(a, b); }
+
+// The sum is scaled once, to the largest of the values; then each costs an exponential alone. The
+// maximum passes over NaN, which the sum keeps.
+template <int N, class V>
+FN void push_run(LogSumExpFold<V>& s, const V (&x)[N]) {
+  V most = s.c0;
+#pragma unroll
+  for (int k = 0; k < N; ++k) most = larger(x[k], most);
+  if (N == 1 || !(node::abs(most) < highest<V>())) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) s.push(x[k], 0);
+    return;
+  }
+  V sum = s.c1 * node::exp(s.c0 - most);
+#pragma unroll
+  for (int k = 0; k < N; ++k) sum += falling_exp(x[k] - most);
+  s.c0 = most;
+  s.c1 = sum;
+}
+
 // The host launches all reductions with at most 256 threads, a power of two in each direction, and
 // at least 32 in total.
 constexpr int kThreads = 256;

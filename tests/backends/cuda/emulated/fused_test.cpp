@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <deque>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -345,6 +346,64 @@ TEST(EmulatedFused, VariancesOfRows) {
       want.push_back(sum / static_cast<double>(columns));
     }
     expect_close(out, want, 1e-4);
+  }
+}
+
+// Sums of exponentials are taken over runs, which are scaled to their largest elements: these may
+// ascend or descend, be far apart, infinite or NaN, and be in any place of a run.
+TEST(EmulatedFused, SumsOfExponentialsOfRows) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  const double nan = std::nan("");
+  const std::vector<std::vector<double>> patterns = {
+      {0},           {-kInf},     {kInf, 1},       {kInf, -kInf, 2},
+      {nan, 1},      {nan, kInf}, {2, nan, -kInf}, {-kInf, 3},
+      {1e30, -1e30}, {-1e38},     {88, -88, 0.5},  {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
+      {-3, -5e4, -4}};
+  for (const int64_t columns : {1, 3, 8, 50, 4104}) {
+    const auto n = static_cast<size_t>(columns);
+    // Each pattern at the front, at the end, and repeated with a slope up and down.
+    std::vector<double> xs;
+    for (const auto& pattern : patterns) {
+      for (int form = 0; form < 4; ++form) {
+        for (size_t j = 0; j < n; ++j) {
+          const size_t from_end = n - 1 - j;
+          double x = -7;
+          if (form == 0 && j < pattern.size()) x = pattern[j];
+          if (form == 1 && from_end < pattern.size()) x = pattern[from_end];
+          const double slope = static_cast<double>(j) / 64;
+          if (form >= 2) x = pattern[j % pattern.size()] + (form == 2 ? slope : -slope);
+          xs.push_back(x);
+        }
+      }
+    }
+    const auto rows = static_cast<int64_t>(patterns.size()) * 4;
+    const TestTensor x = TestTensor::of<float, double>({rows, columns}, xs);
+    const_cast<mt_tensor*>(static_cast<const mt_tensor*>(x))->flags |= MT_TENSOR_CONTIGUOUS;
+    const TestTensor out = numbers<float>({rows, 1}, 2);
+    Builder b(1);
+    b.output(out, b.call("logsumexp", {b.input(x)}, kF32, true));
+    b.run({rows, columns});
+    const std::vector<double> read = x.values<double>(), found = out.values<double>();
+    for (size_t i = 0; i < found.size(); ++i) {
+      double most = -kInf, sum = 0;
+      for (size_t j = 0; j < n; ++j) most = std::fmax(most, read[i * n + j]);
+      bool has_nan = false;
+      for (size_t j = 0; j < n; ++j) {
+        const double value = read[i * n + j];
+        has_nan = has_nan || std::isnan(value);
+        if (std::isinf(most)) continue;
+        sum += std::exp(value - most);
+      }
+      const double want = has_nan ? nan : std::isinf(most) ? most : most + std::log(sum);
+      SCOPED_TRACE(::testing::Message() << "row " << i << " of " << columns << " columns");
+      if (std::isnan(want)) {
+        EXPECT_TRUE(std::isnan(found[i])) << found[i];
+      } else if (std::isinf(want)) {
+        EXPECT_EQ(found[i], want);
+      } else {
+        EXPECT_NEAR(found[i], want, 1e-6 * (1 + std::abs(want)));
+      }
+    }
   }
 }
 

@@ -75,6 +75,15 @@ inline int __any_sync(unsigned /*mask*/, bool value) {
   }
   return 0;
 }
+inline unsigned __ballot_sync(unsigned /*mask*/, bool value) {
+  const std::array<bool, 32> all = mytorch::cuda::emulated::gather(value);
+  unsigned bits = 0;
+  for (unsigned lane = 0; lane < 32; ++lane) bits |= unsigned{all[lane]} << lane;
+  return bits;
+}
+inline int __ffs(int bits) {
+  return bits == 0 ? 0 : std::countr_zero(static_cast<unsigned>(bits)) + 1;
+}
 
 inline uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t selector) {
   const uint64_t bytes = uint64_t{y} << 32 | x;
