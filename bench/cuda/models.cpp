@@ -167,7 +167,7 @@ void run(const Case& c, const Options& options) try {
         "%s compiled in %.3f s: %lld kernels, %lld fused, %lld nodes on the host, %.2f GiB%s\n",
         c.name.c_str(), since(start), static_cast<long long>(stats.kernel_calls),
         static_cast<long long>(stats.fused), static_cast<long long>(stats.interpreted),
-        static_cast<double>(stats.intermediate_bytes) / (1 << 30),
+        static_cast<double>(stats.planned_bytes) / (1 << 30),
         stats.device_graph ? ", one device graph" : "");
     for (const std::string& name : stats.interpreted_operators) {
       std::printf("%s: %s runs on the host\n", c.name.c_str(), name.c_str());

@@ -130,26 +130,30 @@ const char* reason(const mt_args_convolution_backward_input& args) {
 // measured with AVX2 and 2 threads. It is always faster for channels-last operands, which the host
 // would convert for cpu-openmp. It is also faster for matrix products above some size, which need
 // few or no reorders, and for windows of row-major operands with enough work and terms per sum,
-// except for gradients of the weight, which sum over the batch and are mostly faster in cpu-openmp.
-bool convolve_pays(const Problem& p, int64_t terms, bool weight_gradient) {
+// except for gradients of the weight, which sum over the batch and are mostly faster in cpu-openmp,
+// and float32 results that cpu-openmp computes by tiles.
+bool convolve_pays(const Problem& p, int64_t terms, bool weight_gradient, bool tiles) {
   for (const TensorView& operand : {p.input, p.output}) {
     if (!operand.is_contiguous() && is_channels_last(operand)) return true;
   }
   const double work = p.work();
   if (p.pointwise()) return work >= 5e5;
+  if (tiles && p.weight.is<float>()) return false;
   return !weight_gradient && work >= 1e7 && terms >= 64;
 }
 
 bool convolve_forward_pays(const mt_args_convolution& args) {
   const Problem p(args);
-  return convolve_pays(p, args.transposed != 0 ? p.terms_of_input() : p.terms_of_output(), false);
+  return args.transposed != 0 ? convolve_pays(p, p.terms_of_input(), false, p.input_tiles)
+                              : convolve_pays(p, p.terms_of_output(), false, p.output_tiles);
 }
 bool input_pays(const mt_args_convolution_backward_input& args) {
   const Problem p(args);
-  return convolve_pays(p, args.transposed != 0 ? p.terms_of_output() : p.terms_of_input(), false);
+  return args.transposed != 0 ? convolve_pays(p, p.terms_of_output(), false, p.output_tiles)
+                              : convolve_pays(p, p.terms_of_input(), false, p.input_tiles);
 }
 bool weight_pays(const mt_args_convolution_backward_weight& args) {
-  return convolve_pays(Problem(args), 0, true);
+  return convolve_pays(Problem(args), 0, true, false);
 }
 
 }  // namespace

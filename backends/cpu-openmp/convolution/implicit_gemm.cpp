@@ -2,9 +2,11 @@
 #include "backends/cpu-openmp/convolution/implicit_gemm.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "backends/cpu-openmp/common/lines.h"
 #include "backends/cpu-openmp/convolution/blocking.h"
+#include "backends/cpu-openmp/convolution/winograd.h"
 
 namespace mytorch::cpu {
 namespace {
@@ -26,6 +28,7 @@ struct ImplicitGemm {
   WeightStrides strides;
   const T* bias;
   T* target;
+  bool tiles;  // sdk::gains_by_tiles
 
   // Returns false, without touching the target, if a piece of the source is too large to be copied.
   bool run() const;
@@ -144,6 +147,11 @@ void ImplicitGemm<T>::store(const Plan& plan, const Chunks::Chunk& chunk, int64_
 
 template <class T>
 bool ImplicitGemm<T>::run() const {
+  if constexpr (std::is_same_v<T, float>) {
+    const WinogradProblem problem{w,      batch,         groups,      in,         out,  source,
+                                  weight, strides.group, strides.out, strides.in, bias, target};
+    if (tiles && allows_winograd() && winograd(ctx, problem)) return true;
+  }
   const int64_t item = sizeof(T);
   const ImplicitMicrokernels<T>& microkernels = implicit_microkernels<T>();
   const Blocking blocking(w, batch, in, out, item);
@@ -228,12 +236,19 @@ bool implicit_forward(mt_ctx& ctx, const sdk::ConvolutionGeometry& g, const T* i
                       const T* weight, const T* bias, T* output) {
   const Windows w = windows_on_input(g);
   const int64_t depth = g.depth();
-  return ImplicitGemm<T>{ctx,           w,
-                         g.batch,       g.groups,
-                         g.in_channels, g.out_channels,
-                         g.taps(),      input,
-                         weight,        {g.out_channels * depth, depth, g.taps()},
-                         bias,          output}
+  return ImplicitGemm<T>{ctx,
+                         w,
+                         g.batch,
+                         g.groups,
+                         g.in_channels,
+                         g.out_channels,
+                         g.taps(),
+                         input,
+                         weight,
+                         {g.out_channels * depth, depth, g.taps()},
+                         bias,
+                         output,
+                         sdk::gains_by_tiles(g, g.output)}
       .run();
 }
 
@@ -251,12 +266,20 @@ bool implicit_backward_input(mt_ctx& ctx, const sdk::ConvolutionGeometry& g, con
   for (int64_t i = 0; i < volume(phases); ++i) {
     const Windows w = windows_on_output(
         g, {i / (phases[1] * phases[2]), i / phases[2] % phases[1], i % phases[2]});
-    const bool done =
-        ImplicitGemm<T>{
-            ctx,           w,        g.batch, g.groups, g.out_channels,
-            g.in_channels, g.taps(), output,  weight,   {g.out_channels * depth, g.taps(), depth},
-            bias,          input}
-            .run();
+    const bool done = ImplicitGemm<T>{ctx,
+                                      w,
+                                      g.batch,
+                                      g.groups,
+                                      g.out_channels,
+                                      g.in_channels,
+                                      g.taps(),
+                                      output,
+                                      weight,
+                                      {g.out_channels * depth, g.taps(), depth},
+                                      bias,
+                                      input,
+                                      sdk::gains_by_tiles(g, g.input)}
+                          .run();
     if (!done) return false;
   }
   return true;

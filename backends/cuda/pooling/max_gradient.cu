@@ -3,7 +3,8 @@
 // adds those elements of the gradient whose indices lie in its segment, in order. Which runs of
 // elements these can be among follows from the smallest and the largest index of each run, found
 // before: indices of windows ascend from row to row, so that a warp reads little that is not its
-// own. Any other indices are right, too, but may be read by all warps of their planes.
+// own where a few rows of windows are a few segments. Any other indices, and rows that are much
+// longer, are right, too, but are read by more warps of their planes.
 #include <cstdint>
 
 #include "backends/cuda/common/divisor.h"

@@ -43,6 +43,16 @@ std::string text(const Case& c) {
 const Case kPadded = {"Padded3x3", 3, 1, 3, 5, {9, 11}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
 const Case kStrided = {"Strided", 2, 1, 2, 4, {9, 8}, {3, 3}, {2, 3}, {1, 0}, {1, 2}};
 
+// Of enough channels and tiles for Winograd's method (convolution/winograd.h): tiles beyond the
+// edges, padding on one side, vectors that are not full, samples together, and boxes.
+const Case kTiles[] = {
+    {"Tiles", 3, 1, 20, 18, {13, 15}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {"TilesInGroups", 2, 2, 16, 33, {14, 12}, {3, 3}, {1, 1}, {0, 1}, {1, 1}},
+    {"TilesOfSmallSamples", 20, 1, 16, 16, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {"TilesInSeveralBoxes", 1, 1, 17, 40, {37, 41}, {3, 3}, {1, 1}, {2, 1}, {1, 1}},
+    {"TilesInSeveralColumns", 1, 1, 16, 16, {6, 400}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+};
+
 constexpr int64_t kFar = int64_t{1} << 60;
 
 const Case kCases[] = {
@@ -203,12 +213,17 @@ TEST_P(ConvolutionCase, AgreesWithTheReferenceInEveryDtype) {
   }
 }
 
+std::string name_of(const ::testing::TestParamInfo<std::tuple<Case, Computation>>& info) {
+  return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
+}
 INSTANTIATE_TEST_SUITE_P(, ConvolutionCase,
                          ::testing::Combine(::testing::ValuesIn(kCases),
                                             ::testing::ValuesIn(kComputations)),
-                         [](const auto& info) {
-                           return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
-                         });
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Winograd, ConvolutionCase,
+                         ::testing::Combine(::testing::ValuesIn(kTiles),
+                                            ::testing::ValuesIn(kComputations)),
+                         name_of);
 
 // Any window on any input.
 Case random_case(Random& random) {
@@ -255,6 +270,18 @@ TEST_P(ConvolutionTarget, AnyWindowAgreesWithTheReference) {
   }
 }
 
+TEST_P(ConvolutionTarget, TilesAgreeWithTheReference) {
+  Random random(31);
+  for (const Case& c : kTiles) {
+    for (const What what : {What::kForward, What::kInput}) {
+      for (const bool transposed : {false, true}) {
+        compare(c, what, transposed, sdk::dtype_of<float>, random);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(, ConvolutionTarget,
                          ::testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
                          [](const auto& info) { return std::string(hwy::TargetName(info.param)); });
@@ -262,7 +289,8 @@ INSTANTIATE_TEST_SUITE_P(, ConvolutionTarget,
 TEST(Convolution, TheBitsDoNotDependOnTheNumberOfThreads) {
   Random random(40);
   for (const Case& c :
-       {Case{"ImplicitGemm", 9, 1, 16, 32, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+       {Case{"Winograd", 9, 1, 16, 32, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+        Case{"ImplicitGemm", 9, 1, 16, 32, {14, 14}, {5, 3}, {1, 1}, {1, 1}, {1, 1}},
         Case{"Direct", 9, 1, 1, 16, {28, 28}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
         Case{"Grouped", 2, 3, 20, 33, {9, 7}, {3, 3}, {2, 2}, {1, 1}, {1, 1}}}) {
     SCOPED_TRACE(c.name);
@@ -312,8 +340,9 @@ TEST(Convolution, TheBitsDoNotDependOnTheNumberOfThreads) {
 // As in PyTorch, a convolution multiplies the zeros of its padding, and zero times infinity is NaN.
 // A transposed convolution and the gradient of the input have no terms for padding.
 TEST(Convolution, InfiniteWeightsTimesPaddingAreNanInTheOutputOnly) {
-  for (const int64_t channels : {1, 4, 12}) {
-    const Shape shape = {1, channels, 4, 4};
+  for (const int64_t channels : {1, 4, 12, 16}) {
+    const int64_t batch = channels == 16 ? 16 : 1;  // enough tiles for Winograd's method
+    const Shape shape = {batch, channels, 4, 4};
     const TestTensor x = TestTensor::empty(sdk::dtype_of<float>, shape);
     const TestTensor weight = TestTensor::empty(sdk::dtype_of<float>, {channels, channels, 3, 3});
     std::fill_n(x.view().data<float>(), x.view().numel(), 1.0f);
@@ -322,7 +351,7 @@ TEST(Convolution, InfiniteWeightsTimesPaddingAreNanInTheOutputOnly) {
     for (int64_t i = 0; i < channels * channels; ++i) {
       weight.view().data<float>()[i * taps] = INFINITY;
     }
-    const Case c{"", 1, 1, channels, channels, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
+    const Case c{"", batch, 1, channels, channels, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
     const TestTensor out = TestTensor::empty(sdk::dtype_of<float>, shape);
     TestContext context(1);
     mt_args_convolution a{};
@@ -356,6 +385,38 @@ TEST(Convolution, InfinityAndNanReachExactlyTheirSums) {
   for (const What what : {What::kForward, What::kWeight}) {
     compare(kPadded, what, false, sdk::dtype_of<float>, random, true);
     compare(kStrided, what, false, sdk::dtype_of<double>, random, true);
+    for (const Case& c : kTiles) {
+      for (const bool transposed : {false, true}) {
+        compare(c, what, transposed, sdk::dtype_of<float>, random, true);
+      }
+    }
+  }
+}
+
+// Sums of four such numbers overflow; the convolution, which picks one of them, does not.
+TEST(Convolution, TheLargestNumbersDoNotOverflow) {
+  for (const Case& c : kTiles) {
+    const Shapes s = shapes_of(c);
+    const TestTensor x = TestTensor::empty(sdk::dtype_of<float>, s.input);
+    const TestTensor weight = TestTensor::empty(sdk::dtype_of<float>, s.weight);
+    const TestTensor out = TestTensor::empty(sdk::dtype_of<float>, s.output);
+    float* const values = x.view().data<float>();
+    for (int64_t i = 0; i < x.view().numel(); ++i) values[i] = i % 3 == 0 ? -3e38f : 3e38f;
+    std::fill_n(weight.view().data<float>(), weight.view().numel(), 0.0f);
+    for (int64_t o = 0; o < s.weight[0]; ++o) {  // the middle of the first channel
+      weight.view().data<float>()[o * c.in_channels * 9 + 4] = 1;
+    }
+    TestContext context(2);
+    mt_args_convolution a{};
+    set_window(a, c, false);
+    a.input = x, a.weight = weight, a.out = out;
+    ASSERT_EQ(run_cpu(cpu::register_convolution, "convolution", a, context), MT_OK);
+    int64_t largest = 0;
+    for (const float value : out.values<float>()) {
+      ASSERT_TRUE(value == 0 || std::abs(value) == 3e38f) << value << ", " << text(c);
+      largest += value != 0 ? 1 : 0;
+    }
+    EXPECT_GT(largest, 0) << text(c);
   }
 }
 

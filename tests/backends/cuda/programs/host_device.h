@@ -29,7 +29,7 @@ static inline float __fmul_rn(float a, float b) { return a * b; }
 static inline double __dadd_rn(double a, double b) { return a + b; }
 static inline double __dsub_rn(double a, double b) { return a - b; }
 static inline double __dmul_rn(double a, double b) { return a * b; }
-static inline float quick_expf(float a) { return std::exp(a); }
+static inline float quick_expf(float a) { return std::exp2(a * 1.4426950f); }
 #define __expf quick_expf
 static inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 static inline double rsqrt(double x) { return 1 / std::sqrt(x); }

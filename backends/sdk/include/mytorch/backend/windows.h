@@ -142,6 +142,22 @@ struct ConvolutionGeometry {
   }
 };
 
+// Returns whether results of this size, those of a convolution with 3 x 3 adjacent taps or of the
+// gradient of its input, are faster to compute as tiles of 2 x 2, which share products (Winograd's
+// method, in cpu-openmp for float32): there are so many channels and tiles that transforms take
+// less time than the products that they save, and a third of the tiles' area at most lies outside.
+inline bool gains_by_tiles(const ConvolutionGeometry& g, const Spatial& results) {
+  constexpr int64_t kFewTiles = 64, kFewChannels = 16, kManyChannels = 4096;
+  const Spatial ones = {1, 1, 1};
+  if (g.kernel != Spatial{1, 3, 3} || g.stride != ones || g.dilation != ones || g.input[0] != 1 ||
+      g.output[0] != 1 || g.in_channels < kFewChannels || g.out_channels < kFewChannels ||
+      g.in_channels + g.out_channels > kManyChannels || g.batch == 0) {
+    return false;
+  }
+  const int64_t tiles = divide_up(results[1], 2) * divide_up(results[2], 2);
+  return tiles >= divide_up(kFewTiles, g.batch) && 3 * results[1] * results[2] >= 8 * tiles;
+}
+
 // Returns the geometry for an input (N, groups * in_channels, ...), a weight (groups *
 // out_channels, in_channels, ...) and an output (N, groups * out_channels, ...). Throws
 // Error(MT_ERROR_UNSUPPORTED) unless there are 1 to 3 spatial dimensions, and Error(MT_ERROR_VALUE)
