@@ -103,11 +103,7 @@ TEST_F(Layout, StaysIfItGainsNothing) {
     return conv1d(in.flatten(2), ones({64, 64, 3}) * 0.01, {}, {1}, {1});
   };
   EXPECT_EQ(fired(lines, x), 0);
-}
-
-// The products of such convolutions are shared by tiles (cpu-openmp), which only row-major tensors
-// have.
-TEST_F(Layout, StaysWhereTilesShareProducts) {
+  // The products of 3 x 3 taps are shared by tiles (cpu-openmp), which only row-major tensors have.
   const Tensor taps = drawn_on_cpu({64, 64, 3, 3}, 4) * 0.03;
   const auto tiles = [&](const Tensor& input) {
     return relu(conv2d(input, taps, b, {1, 1}, {1, 1})) + input;
