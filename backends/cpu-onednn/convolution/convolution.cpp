@@ -132,28 +132,35 @@ const char* reason(const mt_args_convolution_backward_input& args) {
 // few or no reorders, and for windows of row-major operands with enough work and terms per sum,
 // except for gradients of the weight, which sum over the batch and are mostly faster in cpu-openmp,
 // and float32 results that cpu-openmp computes by tiles.
-bool convolve_pays(const Problem& p, int64_t terms, bool weight_gradient, bool tiles) {
+bool convolve_pays(const Problem& p, int64_t terms, bool tiles) {
   for (const TensorView& operand : {p.input, p.output}) {
     if (!operand.is_contiguous() && is_channels_last(operand)) return true;
   }
   const double work = p.work();
   if (p.pointwise()) return work >= 5e5;
-  if (tiles && p.weight.is<float>()) return false;
-  return !weight_gradient && work >= 1e7 && terms >= 64;
+  return work >= 1e7 && terms >= 64 && !(tiles && p.weight.is<float>());
+}
+bool output_pays(const sdk::Convolution& call) {
+  const Problem p(call);
+  return convolve_pays(p, p.terms_of_output(),
+                       sdk::gains_by_tiles(call.geometry, call.geometry.output));
+}
+bool input_pays(const sdk::Convolution& call) {
+  const Problem p(call);
+  return convolve_pays(p, p.terms_of_input(),
+                       sdk::gains_by_tiles(call.geometry, call.geometry.input));
 }
 
 bool convolve_forward_pays(const mt_args_convolution& args) {
-  const Problem p(args);
-  return args.transposed != 0 ? convolve_pays(p, p.terms_of_input(), false, p.input_tiles)
-                              : convolve_pays(p, p.terms_of_output(), false, p.output_tiles);
+  return args.transposed != 0 ? input_pays(sdk::Convolution(args))
+                              : output_pays(sdk::Convolution(args));
 }
-bool input_pays(const mt_args_convolution_backward_input& args) {
-  const Problem p(args);
-  return args.transposed != 0 ? convolve_pays(p, p.terms_of_output(), false, p.output_tiles)
-                              : convolve_pays(p, p.terms_of_input(), false, p.input_tiles);
+bool backward_input_pays(const mt_args_convolution_backward_input& args) {
+  return args.transposed != 0 ? output_pays(sdk::Convolution(args))
+                              : input_pays(sdk::Convolution(args));
 }
 bool weight_pays(const mt_args_convolution_backward_weight& args) {
-  return convolve_pays(Problem(args), 0, true, false);
+  return convolve_pays(Problem(args), 0, false);
 }
 
 }  // namespace
@@ -162,7 +169,8 @@ void register_convolution(KernelEntries& kernels) {
   add_halves<mt_args_convolution, &convolve_forward, &reason<mt_args_convolution>,
              &convolve_forward_pays>(kernels, MT_TAKES_STRIDED);
   add_halves<mt_args_convolution_backward_input, &backward_input,
-             &reason<mt_args_convolution_backward_input>, &input_pays>(kernels, MT_TAKES_STRIDED);
+             &reason<mt_args_convolution_backward_input>, &backward_input_pays>(kernels,
+                                                                                MT_TAKES_STRIDED);
   add_halves<mt_args_convolution_backward_weight, &backward_weight,
              &reason<mt_args_convolution_backward_weight>, &weight_pays>(kernels, MT_TAKES_STRIDED);
 }

@@ -15,7 +15,6 @@ namespace mytorch::onednn {
 struct Problem {
   sdk::TensorView input, weight, output;
   int64_t groups;
-  bool output_tiles, input_tiles;  // whether cpu-openmp computes these by tiles, sharing products
   Windows windows;
 
   template <class Args>
@@ -23,8 +22,6 @@ struct Problem {
   explicit Problem(const sdk::Convolution& call)
       : input(call.input), weight(call.weight), output(call.output), groups(call.geometry.groups) {
     const sdk::ConvolutionGeometry& g = call.geometry;
-    output_tiles = sdk::gains_by_tiles(g, g.output);
-    input_tiles = sdk::gains_by_tiles(g, g.input);
     for (int d = 3 - g.dims; d < 3; ++d) {
       windows.add(g.window(d), g.input[static_cast<size_t>(d)], g.output[static_cast<size_t>(d)]);
     }

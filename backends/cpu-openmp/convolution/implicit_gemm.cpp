@@ -30,7 +30,7 @@ struct ImplicitGemm {
   T* target;
   bool tiles;  // sdk::gains_by_tiles
 
-  // Returns false, without touching the target, if a piece of the source is too large to be copied.
+  // Returns false if a piece of the source is too large to be copied.
   bool run() const;
 
  private:
