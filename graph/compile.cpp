@@ -190,7 +190,7 @@ struct Cache::Impl {
     recording.plan = std::make_unique<ReplayPlan>(recording.planned, mode, arguments, &results);
     stats.seconds["plan"] = seconds_since(begin);
     stats.kernel_calls = stats.fused = stats.kept = stats.kept_bytes = stats.regions = 0;
-    stats.planned_bytes = stats.intermediate_bytes = 0;
+    stats.planned_bytes = stats.intermediate_bytes = stats.recorded_peak_bytes = 0;
     stats.device_graph = false;
     stats.region_report.clear();
     stats.fusion_report.clear();
@@ -333,6 +333,7 @@ struct Cache::Impl {
     to->interpreted = static_cast<int64_t>(to->interpreted_operators.size());
     to->planned_bytes += static_cast<int64_t>(plan.arena_bytes());
     to->intermediate_bytes += static_cast<int64_t>(plan.intermediate_bytes());
+    to->recorded_peak_bytes += static_cast<int64_t>(plan.recorded_peak_bytes());
   }
 
   void note_sizes(const CachedRecording& recording) {

@@ -19,6 +19,7 @@
 #include "graph/formats/parse.h"
 #include "graph/formats/picture.h"
 #include "mytorch/program.h"
+#include "mytorch/rewrite.h"
 #include "mytorch/tensor_impl.h"
 #include "mytorch/threads.h"
 #include "tools/commands.h"
@@ -38,6 +39,7 @@ struct GraphArguments {
   std::string dot;
   std::string svg;
   bool no_cost = false;
+  bool passes = false;
 };
 
 // The tensors of one node, which stand for those of a run: their memory is never touched.
@@ -165,7 +167,16 @@ Graph read_graph(const std::string& path) {
   return graph::parse_text(std::string(std::istreambuf_iterator<char>(file), {}));
 }
 
+int print_passes() {
+  for (const graph::CompilePass& pass : graph::compile_passes()) {
+    std::cout << std::left << std::setw(24) << pass.name << pass.summary << "\n";
+  }
+  return 0;
+}
+
 int run(const GraphArguments& arguments) {
+  if (arguments.passes) return print_passes();
+  if (arguments.file.empty()) fail(ErrorCode::kValue, "[graph] expected a file, or --passes");
   const Graph graph = read_graph(arguments.file);
   std::cout << to_text(graph);
   if (!arguments.no_cost) print_costs(graph);
@@ -178,10 +189,11 @@ int run(const GraphArguments& arguments) {
 
 Run add_graph(CLI::App& app) {
   auto arguments = std::make_shared<GraphArguments>();
-  app.add_option("file", arguments->file, "a program, or the text of a graph")->required();
+  app.add_option("file", arguments->file, "a program, or the text of a graph");
   app.add_option("--dot", arguments->dot, "write a picture in Graphviz's language to this file");
   app.add_option("--svg", arguments->svg, "write a picture as SVG to this file");
   app.add_flag("--no-cost", arguments->no_cost, "measure nothing, and print the text alone");
+  app.add_flag("--passes", arguments->passes, "print the passes and stages of compiling, in order");
   return [arguments] { return run(*arguments); };
 }
 

@@ -11,7 +11,6 @@
 #include "dispatcher/choice/choice.h"
 #include "dispatcher/table/fields.h"
 #include "graph/fusion/fusion_items.h"
-#include "graph/passes/passes.h"
 #include "mytorch/check.h"
 
 namespace mytorch::graph {
@@ -196,7 +195,7 @@ void Fusion::emit() {
 
 void fuse_calls(PlanParts* parts) {
   Fusion(parts).run();
-  if (!dumps()) return;
+  if (!dumps(kFusion)) return;
   for (const std::string& line : parts->fusion_report) {
     detail::tell(absl::StrCat("[compile] ", line));
   }

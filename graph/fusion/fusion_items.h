@@ -11,7 +11,7 @@
 #include "graph/fusion/fused_program.h"
 #include "graph/fusion/loop_body.h"
 #include "graph/fusion/loop_space.h"
-#include "graph/passes/passes.h"
+#include "graph/ir/switches.h"
 #include "graph/steps/plan_parts.h"
 
 namespace mytorch {
@@ -112,7 +112,7 @@ class Fusion {
   bool is_small_call(const FusionItem& item) const;
 
   PlanParts& parts_;
-  const bool joins_ = !is_disabled("fusion");
+  const bool joins_ = !is_disabled(kFusion);
   const TensorPlaces places_;
   std::deque<LoopBody> bodies_;               // of each step
   std::vector<FusionItem> all_;               // in the first order

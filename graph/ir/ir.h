@@ -163,8 +163,5 @@ std::string to_text(const Graph& graph, const SymbolTexts* symbols = nullptr);
 std::string to_text(const Graph& graph, const GraphNode& node);
 // Returns what of it follows the results: "add.Tensor(%1, %2, 1)".
 std::string call_text(const GraphNode& node);
-// Returns whether MYTORCH_COMPILE_DUMP is set: what changes a graph prints to stderr what it
-// changes.
-bool dumps();
 
 }  // namespace mytorch::graph

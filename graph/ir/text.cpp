@@ -280,9 +280,4 @@ std::string to_text(const Graph& graph, const SymbolTexts* symbols) {
   return GraphPrinter(graph, symbols).graph();
 }
 
-bool dumps() {
-  const char* text = std::getenv("MYTORCH_COMPILE_DUMP");
-  return text != nullptr && *text != '\0' && *text != '0';
-}
-
 }  // namespace mytorch::graph

@@ -54,6 +54,25 @@ GraphUses::GraphUses(const Graph& graph) : graph_(graph), buffers_(graph.buffers
   }
 }
 
+uint64_t peak_bytes(const Graph& graph) {
+  const GraphUses uses(graph);
+  std::vector<int64_t> change(graph.nodes.size() + 1);  // of the bytes in use, at each node
+  for (size_t b = 0; b < graph.buffers.size(); ++b) {
+    const BufferUses& of = uses.buffer(static_cast<int32_t>(b));
+    if (graph.buffers[b].origin != BufferOrigin::kInside || of.escapes || of.producer < 0) continue;
+    int32_t last = of.producer;
+    for (const std::vector<int32_t>* users : {&of.read, &of.written}) {
+      if (!users->empty()) last = std::max(last, users->back());
+    }
+    const auto bytes = static_cast<int64_t>(graph.buffers[b].bytes);
+    change[static_cast<size_t>(of.producer)] += bytes;
+    change[static_cast<size_t>(last) + 1] -= bytes;
+  }
+  int64_t now = 0, most = 0;
+  for (const int64_t each : change) most = std::max(most, now += each);
+  return static_cast<uint64_t>(most);
+}
+
 bool GraphUses::is_written(ValueId id, int32_t begin, int32_t end) const {
   const std::vector<int32_t>& written = of(id).written;
   return std::any_of(written.begin(), written.end(),

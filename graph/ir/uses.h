@@ -42,6 +42,9 @@ class GraphUses {
 bool is_view(const Graph& graph, const GraphNode& node);
 // Returns whether a value holds all elements of its buffer, in row-major order.
 bool is_whole(const Graph& graph, ValueId id);
+// Returns the most bytes that buffers from inside hold at one time, each from its first to its last
+// use, without those that outlive the run.
+uint64_t peak_bytes(const Graph& graph);
 // Returns the bytes of the elements of a value, each counted once.
 uint64_t bytes_of(const ValueInfo& info);
 bool same_geometry(const ValueInfo& a, const ValueInfo& b);

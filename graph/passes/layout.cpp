@@ -247,7 +247,7 @@ void change_layout(Recorded* recorded, const PassOptions& options, Fired* fired)
     ++(*fired)["layout"];
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kInternal) throw;
-    if (dumps()) detail::tell(absl::StrCat("[compile] layout stays: ", error.what()));
+    if (dumps("layout")) detail::tell(absl::StrCat("[compile] layout stays: ", error.what()));
   }
 }
 

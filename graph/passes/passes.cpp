@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <iterator>
+#include <mutex>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "mytorch/check.h"
+#include "mytorch/rewrite.h"
 
 namespace mytorch::graph {
 namespace {
@@ -30,12 +35,40 @@ constexpr Pass kPasses[] = {
     {"recomputation", "computes values of forward again in backward", false, recompute_values},
 };
 
+// The stages that make a plan of a graph.
+const CompilePass kStages[] = {
+    {kRegions, "hands regions to the backends that compile them"},
+    {kKept, "keeps what depends on nothing that changes from call to call"},
+    {kFusion, "joins calls into loops over elements or rows"},
+    {kInPlace, "gives results the memory of operands that nobody reads later"},
+    {kBranches, "runs independent calls of a device graph on several streams"},
+};
+
+// Prints a line to stderr for each name in MYTORCH_COMPILE_WITHOUT that no pass or stage has, once
+// for each value of the variable.
+void tell_unknown_names() {
+  const char* text = std::getenv("MYTORCH_COMPILE_WITHOUT");
+  static std::mutex mutex;
+  static std::string told;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (text == nullptr || told == text) return;
+  told = text;
+  std::vector<std::string> known;
+  for (const CompilePass& pass : compile_passes()) known.push_back(pass.name);
+  for (const absl::string_view part : absl::StrSplit(told, ',')) {
+    const std::string name(part);
+    if (name.empty() || std::find(known.begin(), known.end(), name) != known.end()) continue;
+    detail::tell(absl::StrCat("[compile] MYTORCH_COMPILE_WITHOUT: nothing is called '", name,
+                              "'; there are ", absl::StrJoin(known, ", ")));
+  }
+}
+
 void run_pass(const Pass& pass, Recorded* recorded, const PassOptions& options, Fired* fired) {
   if (is_disabled(pass.name)) return;
   const size_t before = recorded->graph.nodes.size();
-  const std::string text = dumps() ? to_text(recorded->graph) : "";
+  const std::string text = dumps(pass.name) ? to_text(recorded->graph) : "";
   pass.run(recorded, options, fired);
-  if (!dumps()) return;
+  if (!dumps(pass.name)) return;
   const std::string now = to_text(recorded->graph);
   if (now == text) return;
   detail::tell(absl::StrCat("[compile] ", pass.name, ": ", recorded->graph.nodes.size(),
@@ -46,13 +79,11 @@ void run_pass(const Pass& pass, Recorded* recorded, const PassOptions& options, 
 
 std::span<const Pass> passes() { return kPasses; }
 
-bool is_disabled(std::string_view pass) {
-  const char* text = std::getenv("MYTORCH_COMPILE_WITHOUT");
-  if (text == nullptr) return false;
-  for (const absl::string_view each : absl::StrSplit(text, ',')) {
-    if (std::string_view(each.data(), each.size()) == pass) return true;
-  }
-  return false;
+std::vector<CompilePass> compile_passes() {
+  std::vector<CompilePass> found;
+  for (const Pass& pass : kPasses) found.push_back({pass.name, pass.summary});
+  found.insert(found.end(), std::begin(kStages), std::end(kStages));
+  return found;
 }
 
 void run_passes(Recorded* recorded) {
@@ -64,6 +95,7 @@ void run_passes(Recorded* recorded) {
 
 Recorded optimized(const Recorded& recorded, const PassOptions& options, Fired* fired,
                    Seconds* seconds) {
+  tell_unknown_names();
   Recorded copy = recorded;
   copy.original = &recorded;
   Fired unused;

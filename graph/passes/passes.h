@@ -8,11 +8,11 @@
 #include <map>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "graph/capture/capture.h"
 #include "graph/ir/ir.h"
+#include "graph/ir/switches.h"
 #include "graph/rules/rewrite.h"
 #include "mytorch/compile_mode.h"
 
@@ -33,11 +33,9 @@ struct Pass {
 
 // Returns the passes in the order in which they run.
 std::span<const Pass> passes();
-// Returns whether MYTORCH_COMPILE_WITHOUT names a pass.
-bool is_disabled(std::string_view pass);
 
-// Runs those that change recordings, without those that MYTORCH_COMPILE_WITHOUT names, separated by
-// commas. With MYTORCH_COMPILE_DUMP=1, prints to stderr what each of them changes.
+// Runs those that change recordings, without those that are disabled (ir/switches.h). Those that
+// dump print to stderr what they change.
 void run_passes(Recorded* recorded);
 // How long each pass took, by name.
 using Seconds = std::map<std::string, double>;

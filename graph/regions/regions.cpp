@@ -12,6 +12,7 @@
 #include "dispatcher/choice/state.h"
 #include "dispatcher/table/fields.h"
 #include "graph/ir/convex.h"
+#include "graph/ir/switches.h"
 #include "graph/regions/region.h"
 #include "graph/regions/region_op.h"
 #include "mytorch/check.h"
@@ -61,6 +62,7 @@ class RegionPlanner {
         is_claimed_(parts->graph.nodes.size()) {}
 
   void run() {
+    if (is_disabled(kRegions)) return;
     for (const auto& [device, nodes] : offered()) {
       for (const Backend* backend : compilers(checked_device_slot(device), parts_.mode)) {
         ask(*backend, nodes);
@@ -203,7 +205,7 @@ class RegionPlanner {
 
   void report(const Backend& backend, const std::string& what, const std::string& why) {
     parts_.region_report.push_back(absl::StrCat(backend.name, what, why.empty() ? "" : ": ", why));
-    if (dumps()) {
+    if (dumps(kRegions)) {
       detail::tell(absl::StrCat("[compile] regions: ", parts_.region_report.back()));
     }
   }

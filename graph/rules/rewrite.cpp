@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/types/errors.h"
 #include "graph/ir/replacing.h"
+#include "graph/ir/switches.h"
 #include "graph/ir/uses.h"
 #include "graph/rules/match.h"
 #include "graph/rules/replacement.h"
@@ -80,7 +81,7 @@ class GraphRewriter {
     std::string reason;
     std::optional<Replacement> replacement = record_replacement(graph_, rule, match, &reason);
     if (!replacement.has_value()) {
-      if (dumps()) {
+      if (dumps("rewrite")) {
         detail::tell(absl::StrCat("[compile] ", rule.name, " does not apply: ", reason));
       }
       return false;

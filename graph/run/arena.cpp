@@ -6,6 +6,8 @@
 
 #include "core/runtime/device_registry.h"
 #include "dispatcher/table/fields.h"
+#include "graph/ir/uses.h"
+#include "graph/run/in_place.h"
 #include "graph/steps/memory.h"
 #include "mytorch/tensor_impl.h"
 
@@ -47,6 +49,9 @@ std::vector<Lifetime> lifetimes_of(const PlanParts& parts) {
 }  // namespace
 
 void plan_arena(PlanParts* parts) {
+  const Recorded& recorded = parts->recorded;
+  parts->recorded_peak_bytes =
+      peak_bytes(recorded.original != nullptr ? recorded.original->graph : recorded.graph);
   std::vector<Device> devices;
   for (PlanMemory& memory : parts->memories) {
     // The storages of the first run go with its tensors; constants are counted.
@@ -56,7 +61,8 @@ void plan_arena(PlanParts* parts) {
       devices.push_back(memory.device);
     }
   }
-  const std::vector<Lifetime> used = lifetimes_of(*parts);
+  std::vector<Lifetime> used = lifetimes_of(*parts);
+  const std::vector<size_t> root = lay_in_place(*parts, &used);
   for (size_t m = 0; m < parts->memories.size(); ++m) {
     PlanMemory& memory = parts->memories[m];
     if (memory.kind != PlanMemory::kKept || used[m].first > used[m].last) continue;
@@ -66,23 +72,32 @@ void plan_arena(PlanParts* parts) {
   }
   for (const Device device : devices) {
     std::vector<Lifetime> lifetimes;
-    std::vector<PlanMemory*> planned;
+    std::vector<size_t> planned;
     for (size_t m = 0; m < parts->memories.size(); ++m) {
       PlanMemory& memory = parts->memories[m];
       if (memory.kind != PlanMemory::kArena || memory.device != device) continue;
       if (used[m].first > used[m].last) continue;  // its value stays in a fused kernel
-      lifetimes.push_back(used[m]);
-      planned.push_back(&memory);
       parts->intermediate_bytes += memory.bytes;
+      if (root[m] != m) continue;
+      lifetimes.push_back(used[m]);
+      planned.push_back(m);
     }
     if (planned.empty()) continue;  // all values stay in fused kernels
     const Placement placement = place_lifetimes(lifetimes);
     parts->arena_bytes += placement.bytes;
     Storage* storage = allocate_storage(device, checked_device_slot(device),
                                         std::max<uint64_t>(placement.bytes, 1));
+    bool first = true;  // which takes over the reference
+    const auto settle = [&](size_t m, int64_t begin) {
+      if (!std::exchange(first, false)) detail::retain(storage);
+      move(parts->memories[m], storage, true, begin);
+    };
     for (size_t i = 0; i < planned.size(); ++i) {
-      if (i > 0) detail::retain(storage);
-      move(*planned[i], storage, true, static_cast<int64_t>(placement.offsets[i]));
+      settle(planned[i], static_cast<int64_t>(placement.offsets[i]));
+    }
+    for (size_t m = 0; m < root.size(); ++m) {
+      const bool in_place = root[m] != m && parts->memories[m].device == device;
+      if (in_place) settle(m, parts->memories[root[m]].begin);
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "dispatcher/table/fields.h"
+#include "graph/ir/switches.h"
 #include "mytorch/tensor_impl.h"
 
 namespace mytorch::graph {
@@ -130,6 +131,7 @@ const Tensor& outside_of(const PlanParts& parts, int32_t buffer) {
 }  // namespace
 
 void mark_kept_steps(PlanParts* parts) {
+  if (is_disabled(kKept)) return;
   Marking marking(parts);
   marking.mark();
   marking.narrow();

@@ -218,5 +218,6 @@ size_t ReplayPlan::kept() const { return impl_->num_kept; }
 uint64_t ReplayPlan::kept_bytes() const { return impl_->kept_bytes; }
 uint64_t ReplayPlan::arena_bytes() const { return impl_->arena_bytes; }
 uint64_t ReplayPlan::intermediate_bytes() const { return impl_->intermediate_bytes; }
+uint64_t ReplayPlan::recorded_peak_bytes() const { return impl_->recorded_peak_bytes; }
 
 }  // namespace mytorch::graph

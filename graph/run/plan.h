@@ -56,6 +56,8 @@ class ReplayPlan {
   // The bytes of intermediates: as planned, and the sum of all.
   uint64_t arena_bytes() const;
   uint64_t intermediate_bytes() const;
+  // The most bytes that the values of the recording hold at one time.
+  uint64_t recorded_peak_bytes() const;
 
  private:
   struct Impl;

@@ -9,6 +9,7 @@
 #include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
 #include "dispatcher/table/fields.h"
+#include "graph/ir/switches.h"
 #include "graph/regions/region_op.h"
 #include "mytorch/tensor_impl.h"
 #include "mytorch/thread_state.h"
@@ -214,7 +215,7 @@ void PlanDeviceGraph::capture(const std::vector<Tensor>& arguments, const RunSte
 void PlanDeviceGraph::capture_branches(const RunSteps& run_steps) {
   beside_.reset();
   measured_.clear();
-  if (!TimedEvent::known_by(device_)) return;
+  if (!TimedEvent::known_by(device_) || is_disabled(kBranches)) return;
   branches_ = branches_of(parts_, parts_.num_kept, kMaxStreams);
   if (branches_.streams < 2) return;
   beside_.emplace(device_);

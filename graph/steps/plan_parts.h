@@ -103,6 +103,7 @@ struct PlanParts {
   uint64_t arena_bytes = 0;
   uint64_t kept_bytes = 0;
   uint64_t intermediate_bytes = 0;
+  uint64_t recorded_peak_bytes = 0;
   bool keeps_constants = false;            // whether a region was compiled with them
   std::vector<std::string> region_report;  // a line for each region: taken, or declined
   std::vector<std::string> fusion_report;  // a line for each loop: what it is made of, or why alone

@@ -102,6 +102,12 @@ class Commands(unittest.TestCase):
                 self.assertTrue(apart, "two boxes overlap")
         self.assertTrue(dot.read_text().startswith("digraph {"))
 
+    def test_graph_lists_passes_and_stages(self):
+        names = [line.split()[0] for line in command("graph", "--passes").splitlines()]
+        self.assertIn("common-subexpressions", names)
+        self.assertEqual(names[-2:], ["in-place", "branches"])
+        self.assertIn("expected a file", command("graph", fails=True))
+
     def test_graph_reads_texts_and_names_lines(self):
         text = self.folder / "graph.txt"
         text.write_text("graph(%0: float32[2]) {\n  %1: float32[2] = relu(%0)\n  return %1\n}\n")

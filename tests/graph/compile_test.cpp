@@ -452,6 +452,44 @@ TEST(Compile, MemoryOfIntermediatesIsShared) {
   for (int i = 0; i < 3; ++i) compiled(x);
   EXPECT_EQ(compiled.stats().intermediate_bytes, 19 * 4000);
   EXPECT_LE(compiled.stats().planned_bytes, 2 * 4032);
+  EXPECT_EQ(compiled.stats().recorded_peak_bytes, 2 * 4000);
+}
+
+// A pointwise kernel may write its operand. An operand that is read later, or in another order by
+// the same call, keeps its memory.
+TEST(Compile, ResultsTakeTheMemoryOfOperands) {
+  const Tensor x = drawn_on_cpu({30, 30}, 1);
+  const auto planned = [&](const auto& function) {
+    const Tensor expected = function(x);
+    std::vector<int64_t> bytes;
+    for (const char* without : {"fusion,in-place", "fusion"}) {
+      setenv("MYTORCH_COMPILE_WITHOUT", without, 1);
+      auto compiled = compile(function, {.mode = CompileMode::kExact});
+      for (int i = 0; i < 3; ++i) expect_same(compiled(x), expected);
+      bytes.push_back(compiled.stats().planned_bytes);
+    }
+    unsetenv("MYTORCH_COMPILE_WITHOUT");
+    return bytes;
+  };
+  constexpr int64_t kOne = 3648;  // 900 floats, in lines of 64 bytes
+  using Bytes = std::vector<int64_t>;
+  EXPECT_EQ(planned([](const Tensor& a) { return a.sin().cos().sin().cos().sin(); }),
+            (Bytes{2 * kOne, kOne}));
+  EXPECT_EQ(planned([](const Tensor& a) {
+              const Tensor once = a.sin();
+              return once.cos().sin() + once;  // cos() must not write `once`
+            }),
+            (Bytes{3 * kOne, 2 * kOne}));
+  EXPECT_EQ(planned([](const Tensor& a) {
+              const Tensor once = a.sin();
+              return (once + once.t()).cos();
+            }),
+            (Bytes{2 * kOne, 2 * kOne}));
+  EXPECT_EQ(planned([](const Tensor& a) {
+              const Tensor once = a.sin();
+              return (once * once).cos();  // two operands that are one
+            }),
+            (Bytes{2 * kOne, kOne}));
 }
 
 TEST(Compile, TextShowsOperators) {

@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "mytorch/compile.h"
 #include "mytorch/mytorch.h"
+#include "mytorch/rewrite.h"
 
 namespace mytorch {
 namespace {
@@ -439,6 +440,38 @@ TEST(Passes, EachCanBeDisabled) {
   auto with = compile(f);
   for (int i = 0; i < 3; ++i) with(special());
   EXPECT_EQ(with.stats().rewritten.size(), 4);
+  for (const graph::CompilePass& pass : graph::compile_passes()) {
+    setenv("MYTORCH_COMPILE_WITHOUT", pass.name.c_str(), 1);
+    ::testing::internal::CaptureStderr();
+    auto less = compile(f, {.mode = CompileMode::kExact});
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(equal(less(special()), f(special()))) << pass.name;
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << pass.name;
+  }
+  setenv("MYTORCH_COMPILE_WITHOUT", "algebra,fussion", 1);
+  ::testing::internal::CaptureStderr();
+  auto wrong = compile(f);
+  for (int i = 0; i < 3; ++i) wrong(special());
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  unsetenv("MYTORCH_COMPILE_WITHOUT");
+  EXPECT_TRUE(absl::StrContains(told, "nothing is called 'fussion'; there are constant-folding"))
+      << told;
+}
+
+TEST(Passes, EachDumpsByItsName) {
+  const auto dumped = [](const char* names) {
+    setenv("MYTORCH_COMPILE_DUMP", names, 1);
+    ::testing::internal::CaptureStderr();
+    auto compiled = compile([](const Tensor& x) { return tanh(x.clone() * 1); });
+    for (int i = 0; i < 3; ++i) compiled(special());
+    unsetenv("MYTORCH_COMPILE_DUMP");
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(dumped("0"), "");
+  EXPECT_TRUE(absl::StartsWith(dumped("algebra"), "[compile] algebra: "));
+  EXPECT_FALSE(absl::StrContains(dumped("algebra"), "view-copies"));
+  const std::string two = dumped("algebra,fusion"), all = dumped("1");
+  EXPECT_TRUE(absl::StrContains(two, "[compile] alone: tanh")) << two;
+  EXPECT_TRUE(absl::StrContains(all, "[compile] view-copies: ")) << all;
 }
 
 }  // namespace

@@ -94,7 +94,9 @@ struct CompileStats {
   int64_t instantiated = 0;
   std::string dynamic_reason;
   // Of the newest plan: calls of kernels, nodes that the host runs, and the bytes of intermediates
-  // that need memory, as planned and without sharing it.
+  // that need memory, as planned and without sharing it; and of the recording, the most bytes that
+  // values of the graph hold at one time, each from the node that makes it to the last that uses
+  // it.
   int64_t kernel_calls = 0;
   int64_t fused = 0;    // calls that became parts of others
   int64_t kept = 0;     // calls that run only when a tensor from outside has changed
@@ -110,6 +112,7 @@ struct CompileStats {
   int64_t kept_bytes = 0;  // of the results of these, which stay from call to call
   int64_t planned_bytes = 0;
   int64_t intermediate_bytes = 0;
+  int64_t recorded_peak_bytes = 0;
   // How often each rule and pass changed the graph of the newest plan and of its backward, by name.
   std::map<std::string, int64_t> rewritten;
   // How long parts of the newest recording and plan took: `record` is the call that ran the

@@ -9,6 +9,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "mytorch/compile_mode.h"
 
@@ -30,11 +31,19 @@ struct Rewrite {
   RuleMode mode = RuleMode::kDefault;
 };
 
+// A pass over graphs, or a stage of planning one, which MYTORCH_COMPILE_WITHOUT disables and
+// MYTORCH_COMPILE_DUMP prints by its name.
+struct CompilePass {
+  std::string name;
+  std::string summary;
+};
+// Returns them in the order in which they run.
+std::vector<CompilePass> compile_passes();
+
 // Adds a rule, for functions that are compiled from then on. Throws Error(kValue), which says
 // where, if a text does not parse, names an unknown operator or an unbound name, or gives an
 // operator of the pattern arguments that it does not take; and if there is a rule of this name. A
-// replacement that fails, or that writes an operand, does not apply: MYTORCH_COMPILE_DUMP=1 says
-// so.
+// replacement that fails, or that writes an operand, does not apply: MYTORCH_COMPILE_DUMP says so.
 void add_rewrite(const Rewrite& rule);
 
 // Adds a pass that runs after those of the library. It takes the text of a graph
