@@ -6,6 +6,7 @@
 #include "backends/cpu-openmp/pointwise/compile.h"
 #include "backends/cpu-openmp/registry.h"
 #include "backends/cpu-openmp/simd/instruction_set.h"
+#include "backends/cpu-openmp/simd/matrix_tiles.h"
 #include "mytorch/backend/error.h"
 #include "mytorch/backend/kernel.h"
 
@@ -25,6 +26,7 @@ const char* describe(void* /*self*/) {
     const std::string left_out = simd::sets_left_out();
     return std::string("vector code for ") + simd::instruction_set() +
            (simd::has_bfloat16_pairs() ? " with BF16" : "") +
+           (simd::has_matrix_tiles() ? " and AMX" : "") +
            (pinned() != nullptr ? ", pinned by MYTORCH_CPU" : "") +
            (left_out.empty() ? "" : ", compiled without " + left_out);
   }();

@@ -1,6 +1,9 @@
 #include "backends/cpu-openmp/attention/blocks.h"
 
+#include <optional>
+
 #include "backends/cpu-openmp/simd/instruction_set.h"
+#include "backends/cpu-openmp/simd/matrix_tiles.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu-openmp/attention/blocks.cpp"
@@ -31,11 +34,28 @@ const F* Factors(const float* memory) {
   return reinterpret_cast<const F*>(memory);
 }
 
+// Whether products of pairs use AMX.
+template <class F>
+bool UsesTiles() {
+  return std::is_same_v<F, Pair> && kPanel == simd::kTilePanel && simd::has_matrix_tiles();
+}
+
+// The rows that meet a block of keys at a time.
+template <class F>
+int64_t RowBlock() {
+  return UsesTiles<F>() ? kRowBlock : 8 * kTile;
+}
+
 // c (+)= a b, of m x k and k x n, in tiles. `b` is in panels, `panel_step` apart; k counts factors.
 // Rows of `c` are padded.
 template <class F>
 void Product(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, int64_t a_k,
              const float* b, int64_t panel_step, float* c, int64_t c_row, bool add) {
+  if (UsesTiles<F>()) {
+    const auto pairs = [](const float* x) { return reinterpret_cast<const uint32_t*>(x); };
+    simd::tile_product(m, n, k, pairs(a), a_row, a_k, pairs(b), panel_step, c, c_row, add);
+    return;
+  }
   const int64_t tiles = (m + kTile - 1) / kTile;
   for (int64_t j = 0; j < n; j += kPanel, b += panel_step) {
     const int64_t vecs = n - j > kWidth ? 2 : 1;
@@ -94,6 +114,8 @@ void Forward(const AttentionJob& job, const StagedHeads& staged, int64_t batch, 
              int64_t first, int64_t n, float* memory) {
   const int64_t padded = padded_to(job.value_width), key_head = head / (job.heads / job.key_heads);
   const ForwardRoom room(memory, padded);
+  std::optional<simd::TilesInUse> tiles;
+  if (UsesTiles<F>()) tiles.emplace();
   const float* query = staged.query.at(batch, head, first);
   const int64_t width = Steps<F>(job.width);
   std::fill(room.most, room.most + padded_to(kRowBlock), kNever);
@@ -263,6 +285,9 @@ void Backward(const AttentionJob& job, const StagedHeads& staged, int64_t batch,
   constexpr bool kPairs = std::is_same_v<F, Pair>;
   const int64_t padded = padded_to(job.width), padded_values = padded_to(job.value_width);
   const BackwardRoom room(memory, padded, padded_values);
+  std::optional<simd::TilesInUse> tiles;
+  if (UsesTiles<F>()) tiles.emplace();
+  const int64_t row_block = RowBlock<F>();
   const int64_t group = job.heads / job.key_heads;
   // Gradients of scores as factors of a sum over keys.
   const float* by_key = room.gradients + (kPairs ? kBackwardKeys : 0);
@@ -280,8 +305,8 @@ void Backward(const AttentionJob& job, const StagedHeads& staged, int64_t batch,
     begin = begin / kDepth<F> * kDepth<F>;
     for (int64_t head = key_head * group; head < (key_head + 1) * group; ++head) {
       const int64_t first_row = (batch * job.heads + head) * job.rows;
-      for (int64_t row = begin; row < end; row += kRowBlock) {
-        const int64_t n = std::min(kRowBlock, end - row);
+      for (int64_t row = begin; row < end; row += row_block) {
+        const int64_t n = std::min(row_block, end - row);
         const Block at{batch, head, row, n, key, keys, cols};
         const StagedPanels &key_panels = staged.key_panels, &value_panels = staged.value_panels;
         Product<F>(n, cols, Steps<F>(job.width), staged.query.at(batch, head, row),
@@ -352,18 +377,23 @@ float RowDot(const void* a, mt_dtype a_dtype, int64_t a_col, const void* b, mt_d
 }
 
 template <class F>
-constexpr AttentionFns kFns = {kWidth,      kPanel,        kRowBlock,      kBackwardKeys,
-                               kDepth<F>,   &StageRows<F>, &StagePanel<F>, &ForwardSize,
-                               &Forward<F>, &BackwardSize, &Backward<F>,   &RowDot,
-                               &SumScaled};
+AttentionFns Fns() {
+  return {kWidth,        kPanel,         RowBlock<F>(), kBackwardKeys, kDepth<F>,
+          &StageRows<F>, &StagePanel<F>, &ForwardSize,  &Forward<F>,   &BackwardSize,
+          &Backward<F>,  &RowDot,        &SumScaled};
+}
 
 }  // namespace
 
-const AttentionFns* AttentionTable() { return &kFns<float>; }
+const AttentionFns* AttentionTable() {
+  static const AttentionFns table = Fns<float>();
+  return &table;
+}
 
 const AttentionFns* PairTable() {
 #if MYTORCH_BFLOAT16_PAIRS
-  if (simd::has_bfloat16_pairs()) return &kFns<Pair>;
+  static const AttentionFns table = Fns<Pair>();
+  if (simd::has_bfloat16_pairs()) return &table;
 #endif
   return nullptr;
 }

@@ -31,7 +31,8 @@ using Pair = gemm_internal::BFloat16Pair;
 constexpr int64_t kWidth = mm::kLanes<float>;
 constexpr int64_t kPanel = mm::kTileCols<float>;
 constexpr int64_t kTile = mm::kTileRows<float>;
-constexpr int64_t kRowBlock = 8 * kTile;
+// The most rows that meet a block of keys at a time: eight tiles, or with AMX those of AMX.
+constexpr int64_t kRowBlock = std::max<int64_t>(8 * kTile, 128);
 constexpr int64_t kKeyBlock = 256;
 // Rows of scores are a little longer than a power of two, so that they do not share cache sets.
 constexpr int64_t kScoreStep = kKeyBlock + 16;

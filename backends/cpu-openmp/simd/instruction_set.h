@@ -7,9 +7,9 @@
 namespace mytorch::simd {
 
 // Pins an instruction set for the process: "avx2", "avx3" (AVX-512), "avx3_bf16" (AVX-512 with
-// products of bfloat16) or "plain" (no vectors). Called before the first vector function. Throws
-// sdk::Error(MT_ERROR_VALUE) for another name, and sdk::Error(MT_ERROR_UNSUPPORTED) if this
-// processor or this build lacks the set.
+// products of bfloat16), "avx3_amx" (the same with tiles) or "plain" (no vectors). Called before
+// the first vector function. Throws sdk::Error(MT_ERROR_VALUE) for another name, and
+// sdk::Error(MT_ERROR_UNSUPPORTED) if this processor or this build lacks the set.
 void pin_instruction_set(std::string_view name);
 
 // What happens without a pin. Called before the first vector function.
