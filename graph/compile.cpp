@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "autograd/access.h"
 #include "autograd/vmap/batched.h"
+#include "core/types/call_site.h"
 #include "core/types/errors.h"
 #include "graph/breaks/session.h"
 #include "graph/capture/capture.h"
@@ -54,7 +55,8 @@ class Histories {
       fail(ErrorCode::kUnsupported, "[compile] the function writes argument ", i, ", of shape ",
            shape_str(arguments[i].sizes()),
            ", in place and records the write for gradients, which a replay cannot: write a clone() "
-           "of it, and return that");
+           "of it, and return that",
+           called_from());
     }
   }
 
@@ -308,7 +310,8 @@ struct Cache::Impl {
     to->segments = static_cast<int64_t>(tree.path.size());
     to->recorded_segments = tree.recorded;
     to->replayed_segments = tree.replayed;
-    for (const Break& each : tree.breaks) to->breaks.push_back({each.op, each.reason});
+    for (const Break& each : tree.breaks)
+      to->breaks.push_back({each.op, each.reason, each.site.text()});
     for (const Segment* segment : tree.path) {
       const ReplayPlan* plan = segment->plan();
       for (const auto& [name, count] : segment->rewritten()) to->rewritten[name] += count;
@@ -409,7 +412,8 @@ void Cache::save(const std::string& path, const SaveOptions& options) const {
   if (impl_->breaks) {
     const Break* first = impl_->tree.breaks.empty() ? nullptr : &impl_->tree.breaks.front();
     fail(ErrorCode::kUnsupported, "[save] the function has breaks, and a file holds one graph",
-         first != nullptr ? ": the first is at " + first->op + "(), because " + first->reason
+         first != nullptr ? ": the first is at " + first->op + "(), because " + first->reason +
+                                called_from(first->site)
          : impl_->kept.has_value() ? std::string(": ") + kKeepsState
                                    : "");
   }

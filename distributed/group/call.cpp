@@ -184,12 +184,17 @@ mt_comm_call call_of(const GroupState& state, void* stream) {
   return call;
 }
 
+// Returns where the program makes a call: where it has noted that, or, if the call fails on the
+// thread that makes it, where this is.
+CallSite caller(const CallSite& noted) { return noted.known() ? noted : CallSite::here(); }
+
 // Throws the Error of a call that failed, and ends the group.
 [[noreturn]] void fail_call(GroupState& state, uint64_t number, const Signature& signature,
-                            int status) {
+                            const CallSite& site, int status) {
   const std::string op = signature.op;
   const std::string message = take_host_error();
-  const std::string what = absl::StrCat(place(state, number), ", ", signature.text());
+  const std::string what =
+      absl::StrCat(place(state, number), ", ", signature.text(), called_from(caller(site)));
   if (status == MT_COMM_TIMEOUT) {
     std::string text =
         absl::StrCat("[", op, "] ", what, ": not finished within ", state.session->timeout(),
@@ -225,7 +230,7 @@ mt_comm_call call_of(const GroupState& state, void* stream) {
 }
 
 // Compares the signatures of all ranks, each of which throws if they differ.
-void compare(GroupState& state, uint64_t number, const Signature& signature,
+void compare(GroupState& state, uint64_t number, const Signature& signature, const CallSite& site,
              const mt_comm_call& call) {
   const mt_comm& comm = state.engine->comm;
   std::vector<Signature> all(static_cast<size_t>(state.size));
@@ -246,12 +251,14 @@ void compare(GroupState& state, uint64_t number, const Signature& signature,
       std::memcpy(all.data(), back.raw_data(), all.size() * sizeof(Signature));
     }
   }
-  if (status != MT_OK) fail_call(state, number, signature, status);
+  if (status != MT_OK) fail_call(state, number, signature, site, status);
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
+    const std::string here = caller(site).text();
     const std::string text = absl::StrCat(
         "[", signature.op, "] the ranks of group ", state.name, " disagree about call #", number,
-        ": rank 0 calls ", all[0].text(), "; rank ", rank, " calls ", all[rank].text());
+        ": rank 0 calls ", all[0].text(), "; rank ", rank, " calls ", all[rank].text(),
+        here.empty() ? "" : absl::StrCat("; rank ", state.rank, " calls from ", here));
     state.fail(text);
     throw Error(ErrorCode::kValue, text);
   }
@@ -262,13 +269,13 @@ struct Begun {
   uint64_t record;
 };
 
-Begun begin(GroupState& state, const Signature& signature, void* stream) {
+Begun begin(GroupState& state, const Signature& signature, const CallSite& site, void* stream) {
   if (state.failed) {
     fail(ErrorCode::kIo, "[", signature.op, "] group ", state.name,
          " has failed and takes no more calls: ", state.reason());
   }
   const uint64_t number = ++state.sequence;
-  const uint64_t record = recorder().start(state.name, state.rank, number, signature);
+  const uint64_t record = recorder().start(state.name, state.rank, number, signature, site);
   {
     const std::lock_guard<std::mutex> lock(state.progress_mutex);
     state.number = number;
@@ -278,7 +285,7 @@ Begun begin(GroupState& state, const Signature& signature, void* stream) {
   }
   if (checks() && state.size > 1 && signature.ndim != Signature::kNotCompared) {
     try {
-      compare(state, number, signature, call_of(state, stream));
+      compare(state, number, signature, site, call_of(state, stream));
     } catch (const Error&) {
       recorder().finish(record, CallState::kFailed);
       throw;
@@ -287,9 +294,10 @@ Begun begin(GroupState& state, const Signature& signature, void* stream) {
   return {number, record};
 }
 
-void run_on_host(GroupState& state, const Signature& signature, const Start& start) {
+void run_on_host(GroupState& state, const Signature& signature, const CallSite& site,
+                 const Start& start) {
   const std::lock_guard<std::mutex> lock(state.call_mutex);
-  const Begun begun = begin(state, signature, nullptr);
+  const Begun begun = begin(state, signature, site, nullptr);
   take_host_error();
   const int status = start(call_of(state, nullptr));
   {
@@ -297,7 +305,7 @@ void run_on_host(GroupState& state, const Signature& signature, const Start& sta
     state.under_way = false;
   }
   recorder().finish(begun.record, status == MT_OK ? CallState::kDone : CallState::kFailed);
-  if (status != MT_OK) fail_call(state, begun.number, signature, status);
+  if (status != MT_OK) fail_call(state, begun.number, signature, site, status);
 }
 
 void device_step(int status, const char* what) {
@@ -309,8 +317,8 @@ void device_step(int status, const char* what) {
 // operands until a stream waits for it; memory that is freed afterwards is used again in the order
 // of the stream.
 Work run_on_stream(const std::shared_ptr<GroupState>& shared, const Signature& signature,
-                   const Start& start, std::vector<Tensor> kept, std::function<void()> finish,
-                   bool async) {
+                   const CallSite& site, const Start& start, std::vector<Tensor> kept,
+                   std::function<void()> finish, bool async) {
   GroupState& state = *shared;
   const std::lock_guard<std::mutex> lock(state.call_mutex);
   const DeviceType& type = device_type(state.slot);
@@ -326,12 +334,12 @@ Work run_on_stream(const std::shared_ptr<GroupState>& shared, const Signature& s
     device_step(type.ops->wait_event(type.self, device.index, stream, ready), "order a collective");
     type.ops->destroy_event(type.self, ready);
   }
-  const Begun begun = begin(state, signature, stream);
+  const Begun begun = begin(state, signature, site, stream);
   take_host_error();
   const int status = start(call_of(state, stream));
   if (status != MT_OK) {
     recorder().finish(begun.record, CallState::kFailed);
-    fail_call(state, begun.number, signature, status);
+    fail_call(state, begun.number, signature, site, status);
   }
   if (state.session != nullptr && num_captures() == 0) {
     const double seconds = state.session->timeout();
@@ -340,7 +348,7 @@ Work run_on_stream(const std::shared_ptr<GroupState>& shared, const Signature& s
                     : Clock::time_point::max();
     void* event = type.ops->record_event(type.self, device.index, stream);
     const std::lock_guard<std::mutex> progress(state.progress_mutex);
-    state.pending.push_back({event, deadline, begun.number, begun.record, signature, {}});
+    state.pending.push_back({event, deadline, begun.number, begun.record, signature, site, {}});
   } else {
     recorder().finish(begun.record, CallState::kDone);
   }
@@ -361,11 +369,13 @@ Work run_on_stream(const std::shared_ptr<GroupState>& shared, const Signature& s
 
 Work run_call(const std::shared_ptr<GroupState>& state, const Signature& signature, Start start,
               std::vector<Tensor> kept, std::function<void()> finish, bool async) {
+  const bool notes = checks() || (state->session != nullptr && state->session->notes_callers());
+  const CallSite site = notes ? CallSite::here() : CallSite();
   if (!state->device.is_cpu()) {
-    return run_on_stream(state, signature, start, std::move(kept), std::move(finish), async);
+    return run_on_stream(state, signature, site, start, std::move(kept), std::move(finish), async);
   }
   if (!async && state->worker == nullptr) {
-    run_on_host(*state, signature, start);
+    run_on_host(*state, signature, site, start);
     if (finish != nullptr) finish();
     return Work();
   }
@@ -375,10 +385,10 @@ Work run_call(const std::shared_ptr<GroupState>& state, const Signature& signatu
   work->kept = std::move(kept);
   work->finish = std::move(finish);
   // The job must not keep the group: its worker would wait for itself.
-  state->worker->add([state = state.get(), signature, start = std::move(start), work] {
+  state->worker->add([state = state.get(), signature, site, start = std::move(start), work] {
     std::exception_ptr error;
     try {
-      run_on_host(*state, signature, start);
+      run_on_host(*state, signature, site, start);
     } catch (...) {
       error = std::current_exception();
     }

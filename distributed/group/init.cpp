@@ -109,6 +109,12 @@ double timeout_of(const std::optional<double>& given) {
   return timeout;
 }
 
+// Whoever sets a deadline wants to know where calls come from, and may pay a microsecond or two for
+// each.
+bool notes_callers(const std::optional<double>& timeout) {
+  return timeout.has_value() || variable("MYTORCH_DISTRIBUTED_TIMEOUT").has_value();
+}
+
 // Splits "host:port".
 std::pair<std::string, uint16_t> address_of(const std::string& text) {
   const size_t colon = text.rfind(':');
@@ -253,7 +259,8 @@ Group init(InitOptions options) {
     state =
         make_group(engine, place.rank, place.size, device, "world", timeout, store.get(), nullptr);
   }
-  joined().session = std::make_shared<Session>(store, place.rank, place.size, timeout, alone);
+  joined().session = std::make_shared<Session>(store, place.rank, place.size, timeout, alone,
+                                               notes_callers(options.timeout));
   state->session = joined().session;
   state->session->watch(state);
   joined().world = Group(std::move(state));
@@ -303,7 +310,8 @@ void run_local(int ranks, const std::function<void(const Group& world)>& body,
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        const auto session = std::make_shared<Session>(store, rank, ranks, seconds, true);
+        const auto session =
+            std::make_shared<Session>(store, rank, ranks, seconds, true, notes_callers(timeout));
         struct Leaves {
           Session& session;
           ~Leaves() { session.stop(); }

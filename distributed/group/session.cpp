@@ -21,12 +21,14 @@ std::string ended_key(int rank) { return absl::StrCat("ended/", rank); }
 
 std::string failure_key(const GroupState& state) { return "failure/" + state.name; }
 
-Session::Session(std::shared_ptr<Store> store, int rank, int size, double timeout, bool one_process)
+Session::Session(std::shared_ptr<Store> store, int rank, int size, double timeout, bool one_process,
+                 bool notes_callers)
     : store_(std::move(store)),
       rank_(rank),
       size_(size),
       timeout_(timeout),
       one_process_(one_process),
+      notes_callers_(notes_callers),
       thread_([this] { run(); }) {}
 
 Session::~Session() { stop(); }
@@ -161,7 +163,8 @@ void Session::look_after(GroupState& state, const std::vector<int>& lost) {
     state.fail(absl::StrCat("the engine reports status ", status, " after call #", number));
   } else if (late.has_value()) {
     state.fail(absl::StrCat("rank ", state.rank, " of group ", state.name, ", call #", late->number,
-                            ", ", late->signature.text(), ": not finished within ", timeout_,
+                            ", ", late->signature.text(), called_from(late->site),
+                            ": not finished within ", timeout_,
                             " s: ", diagnose(state, late->number, late->signature)));
   }
 }

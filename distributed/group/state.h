@@ -26,7 +26,9 @@ struct GroupState;
 // one does, and learns who is lost.
 class Session {
  public:
-  Session(std::shared_ptr<Store> store, int rank, int size, double timeout, bool one_process);
+  // `notes_callers` is whether each call notes where the program makes it.
+  Session(std::shared_ptr<Store> store, int rank, int size, double timeout, bool one_process,
+          bool notes_callers = false);
   ~Session();
 
   const std::shared_ptr<Store>& store() const { return store_; }
@@ -34,6 +36,7 @@ class Session {
   int size() const { return size_; }
   double timeout() const { return timeout_; }  // seconds; 0: none
   bool one_process() const { return one_process_; }
+  bool notes_callers() const { return notes_callers_; }
 
   void watch(const std::shared_ptr<GroupState>& state);
   // Publishes what the rank does now in a group.
@@ -51,7 +54,7 @@ class Session {
   std::shared_ptr<Store> store_;
   int rank_, size_;
   double timeout_;
-  bool one_process_;
+  bool one_process_, notes_callers_;
   std::mutex mutex_;
   std::condition_variable stopping_changed_;
   bool stopping_ = false;
@@ -83,6 +86,7 @@ struct Pending {
   uint64_t number;
   uint64_t record;
   Signature signature;
+  CallSite site;
   std::vector<Tensor> kept;  // operands of a Work that nobody waited for
 };
 

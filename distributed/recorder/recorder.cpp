@@ -64,7 +64,7 @@ bool Signature::operator==(const Signature& other) const {
 }
 
 uint64_t Recorder::start(const std::string& group, int rank, uint64_t number,
-                         const Signature& signature) {
+                         const Signature& signature, const CallSite& site) {
   const int64_t now = now_ns();
   const std::lock_guard<std::mutex> lock(mutex_);
   RecordedCall& call = calls_[next_ % kCalls];
@@ -72,6 +72,7 @@ uint64_t Recorder::start(const std::string& group, int rank, uint64_t number,
   call.rank = rank;
   call.number = number;
   call.signature = signature;
+  call.site = site;
   call.state = CallState::kStarted;
   call.start_ns = now;
   call.end_ns = 0;
@@ -108,6 +109,7 @@ std::string Recorder::text() const {
                     static_cast<double>(call.end_ns - call.start_ns) / 1e6);
       text += time;
     }
+    if (call.site.known()) absl::StrAppend(&text, ", called from ", call.site.text());
     text += "\n";
   }
   return text;

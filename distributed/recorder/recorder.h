@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/types/call_site.h"
 #include "mytorch/dtype.h"
 #include "mytorch/list.h"
 
@@ -38,6 +39,7 @@ struct RecordedCall {
   int rank = 0;
   uint64_t number = 0;
   Signature signature;
+  CallSite site;  // where the program noted it
   CallState state = CallState::kStarted;
   int64_t start_ns = 0;
   int64_t end_ns = 0;
@@ -47,7 +49,8 @@ class Recorder {
  public:
   static constexpr size_t kCalls = 1000;
   // Returns a number for `finish`.
-  uint64_t start(const std::string& group, int rank, uint64_t number, const Signature& signature);
+  uint64_t start(const std::string& group, int rank, uint64_t number, const Signature& signature,
+                 const CallSite& site);
   void finish(uint64_t id, CallState state);
   std::vector<RecordedCall> calls() const;  // the oldest first
   std::string text() const;

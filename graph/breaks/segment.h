@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "core/types/call_site.h"
 #include "graph/capture/capture.h"
 #include "graph/capture/deferral.h"
 #include "graph/passes/passes.h"
@@ -21,6 +22,7 @@ namespace mytorch::graph {
 struct Break {
   std::string op;
   std::string reason;
+  CallSite site = {};  // where the function first was then, if it is known
 };
 
 class Segment {

@@ -84,12 +84,19 @@ void BreakSession::at_break(const Break& why) {
   if (!why.op.empty()) tree_.breaks.push_back(why);
 }
 
+void BreakSession::end_segment(const Break& why) {
+  if (here_->end.op.empty() && !why.op.empty()) {
+    here_->end = why;
+    here_->end.site = CallSite::here();
+  }
+  at_break(here_->end);
+}
+
 void BreakSession::flush(const Break& why) {
   tried_.reset();
   const std::unique_ptr<Deferral> waiting = std::move(waiting_);
   if (!waiting->complete()) here_->split(waiting->size());
-  if (here_->end.op.empty()) here_->end = why;
-  at_break(here_->end);
+  end_segment(why);
   ++tree_.replayed;
   here_->run(*waiting, {*tree_.passes, changing_, tree_.check});
 }
@@ -111,7 +118,8 @@ void BreakSession::end_recording(const Break& why) {
   thread_state.wanted |= kLayerCapture;
   add_all(trace, why);
   if (tree_.verbose && !why.op.empty()) {
-    detail::tell(absl::StrCat("[compile] the graph ends before ", why.op, "(): ", why.reason));
+    detail::tell(absl::StrCat("[compile] the graph ends before ", why.op, "(): ", why.reason,
+                              called_from()));
   }
 }
 
@@ -129,8 +137,7 @@ void BreakSession::add_all(const Trace& trace, const Break& why) {
     begin = i + 1;
   }
   add(slice(trace, begin, trace.size()));
-  if (here_->end.op.empty()) here_->end = why;
-  at_break(here_->end);
+  end_segment(why);
 }
 
 // ---- operators ----
@@ -182,7 +189,7 @@ Deferral* BreakSession::next_child(TraceMatch* match) {
   }
   if (match->differing >= kMostNumbers) {
     here_->outside_graphs.insert(&match->entry);
-    here_->end = {match->entry.info->base, "its numbers differ in each call"};
+    here_->end = {match->entry.info->base, "its numbers differ in each call", CallSite::here()};
     std::erase_if(children, [&](const std::unique_ptr<Segment>& child) {
       return child->trace.graph.nodes[0].entry == &match->entry;
     });

@@ -77,6 +77,8 @@ class BreakSession : public Splitting {
   void add(Trace trace);
   Deferral* next_child(TraceMatch* match);
   void at_break(const Break& why);
+  // The present segment has run; it ends for its first reason.
+  void end_segment(const Break& why);
   void close();
 
   SegmentTree& tree_;

@@ -7,6 +7,7 @@
 #include "core/runtime/stream_capture.h"
 #include "core/tensor/batched.h"
 #include "core/tensor/capture_layer.h"
+#include "core/types/call_site.h"
 #include "core/types/errors.h"
 #include "graph/capture/capture_state.h"
 #include "graph/capture/splitting.h"
@@ -40,7 +41,8 @@ void host_access(const Tensor& tensor, const char* op) {
                                           : "a computed tensor",
        " on the host, but a graph runs without the host: compute with operators, such as where(), "
        "return the tensor and read it outside of the compiled function, or set "
-       "CompileOptions::allow_breaks");
+       "CompileOptions::allow_breaks",
+       called_from());
 }
 
 void grad_read(const Tensor& leaf, const Tensor& grad) {
@@ -103,7 +105,8 @@ void effect(const char* op, const char* what) {
   if (active == nullptr || active->is_middle) return;
   fail(ErrorCode::kUnsupported, "[compile] ", op, "() ", what,
        " while the function is recorded, but a graph would not do so in each call: call it outside "
-       "of the compiled function, or set CompileOptions::allow_breaks");
+       "of the compiled function, or set CompileOptions::allow_breaks",
+       called_from());
 }
 
 bool keeps(const Tensor& tensor) {
@@ -149,7 +152,8 @@ OperatorCapture::OperatorCapture(const std::vector<Tensor>& arguments, const voi
   autocast::clear_cache();
   if (active != nullptr) {
     fail(ErrorCode::kUnsupported,
-         "[compile] a compiled function is recorded already: call the function itself inside it");
+         "[compile] a compiled function is recorded already: call the function itself inside it",
+         called_from());
   }
   for (const Tensor& argument : arguments) add_argument(argument);
   activate();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/runtime/cpu_block.h"
+#include "core/types/call_site.h"
 #include "core/types/errors.h"
 #include "graph/ir/uses.h"
 #include "mytorch/autograd/callback.h"
@@ -85,7 +86,8 @@ void OperatorCapture::State::refuse_history(const Tensor& tensor) {
   fail(ErrorCode::kUnsupported, "[compile] the function uses a tensor of shape ",
        shape_str(tensor.sizes()),
        " that is no argument and was computed from others that require gradients, which differ "
-       "from call to call: give it as an argument, or detach() it");
+       "from call to call: give it as an argument, or detach() it",
+       called_from());
 }
 
 ValueId OperatorCapture::State::result(const Tensor& tensor) {
@@ -282,7 +284,7 @@ void OperatorCapture::State::refuse_written_constants() const {
     fail(ErrorCode::kUnsupported, "[compile] the function ", written[b] ? "writes" : "returns",
          " a tensor of shape ", shape_str(tensor.sizes()),
          " that it makes from values of the host: ", written[b] ? "write" : "return",
-         " a clone() of it, which each call makes anew");
+         " a clone() of it, which each call makes anew", called_from());
   }
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/tensor/batched.h"
+#include "core/types/call_site.h"
 #include "core/types/errors.h"
 #include "graph/capture/capture_state.h"
 #include "graph/ir/uses.h"
@@ -21,7 +22,8 @@ NodeRecorder::NodeRecorder(const OpEntry& entry, Form form)
     fail(ErrorCode::kUnsupported, "[compile] the shape of the result of ", entry.info->base,
          "() depends on values, and the shapes of a graph are fixed: call it outside of the "
          "compiled function, use an operator whose result has a fixed shape, such as where(mask, "
-         "x, 0), or set CompileOptions::allow_breaks");
+         "x, 0), or set CompileOptions::allow_breaks",
+         called_from());
   }
 }
 
@@ -78,7 +80,8 @@ void NodeRecorder::scalar_result(const OpInfo& op) {
   fail(
       ErrorCode::kUnsupported, "[compile] ", op.base,
       "() gives the host a value, but a graph runs without the host: compute with tensors, call it "
-      "outside of the compiled function, or set CompileOptions::allow_breaks");
+      "outside of the compiled function, or set CompileOptions::allow_breaks",
+      called_from());
 }
 
 // A call can wait if its results can be made without its kernel: fresh memory, or an argument.

@@ -76,6 +76,34 @@ TEST(Failures, UnevenPartsThatDoNotMatchEndTheGroup) {
   }
 }
 
+// Functions that messages name. The writes keep compilers from making their calls jumps.
+volatile int behind_a_call;
+
+[[gnu::noinline]] void sums_gradients(const Group& group, const Tensor& gradient) {
+  group.all_reduce(gradient);
+  behind_a_call = 1;
+}
+[[gnu::noinline]] Work begins_to_sum(const Group& group, const Tensor& gradient) {
+  Work work = group.all_reduce(gradient, {}, true);
+  behind_a_call = 2;
+  return work;
+}
+
+TEST(Failures, NameTheirCallers) {
+  for (const std::string& message : failures(2, 20, [](const Group& g) {
+         sums_gradients(g, mytorch::zeros({g.rank() == 1 ? 5 : 4}));
+       })) {
+    EXPECT_NE(message.find("called from mytorch::distributed::(anonymous namespace)::"
+                           "sums_gradients"),
+              std::string::npos)
+        << message;
+  }
+  const std::string waited = failures(2, 1, [](const Group& g) {
+    if (g.rank() == 0) begins_to_sum(g, mytorch::ones({2})).wait();
+  })[0];
+  EXPECT_NE(waited.find("begins_to_sum"), std::string::npos) << waited;
+}
+
 TEST(Failures, ADelayedRankIsNamedWithinTheDeadline) {
   const auto start = std::chrono::steady_clock::now();
   const auto messages = failures(3, 1, [](const Group& g) {
@@ -141,6 +169,17 @@ TEST(FlightRecorder, KeepsTheLastCalls) {
   EXPECT_NE(text.find("rank 1 world #601 broadcast int32 (5, 2) root 1: done after"),
             std::string::npos)
       << text.substr(text.size() - 300);
+}
+
+TEST(FlightRecorder, NamesCallersWhereADeadlineIsGiven) {
+  run_local(
+      2, [](const Group& g) { sums_gradients(g, mytorch::ones({2})); }, 20);
+  const std::string text = flight_record();
+  const std::string last = text.substr(text.rfind('\n', text.size() - 2) + 1);
+  EXPECT_NE(last.find(", called from mytorch::distributed::(anonymous namespace)::sums_gradients"),
+            std::string::npos)
+      << last;
+  EXPECT_NE(last.find(" in distributed_test"), std::string::npos) << last;
 }
 
 TEST(World, IsThisRankAloneBeforeInit) {

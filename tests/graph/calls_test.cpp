@@ -30,6 +30,56 @@ TEST(CompiledState, RefusedReadsNameTheWayOut) {
   refused([&](const Tensor& x) { return x.index({x > 0}); }, p);
 }
 
+// Functions that messages name. The writes keep compilers from making their calls jumps.
+volatile int behind_a_call;
+
+[[gnu::noinline]] Tensor reads_its_loss(const Tensor& x) {
+  const Tensor y = x * x.sum().item<double>();
+  behind_a_call = 1;
+  return y;
+}
+[[gnu::noinline]] Tensor asks_where_it_is_positive(const Tensor& x) {
+  const Tensor y = nonzero(x > 0);
+  behind_a_call = 2;
+  return y;
+}
+[[gnu::noinline]] Tensor seeds_inside(const Tensor& x) {
+  manual_seed(1);
+  behind_a_call = 3;
+  return x * 2;
+}
+
+TEST(CompiledState, RefusalsNameTheirCallers) {
+  const auto refusal_of = [](const auto& f) {
+    auto compiled = compile(f);
+    return error_of([&] { compiled(plain({1, 2})); });
+  };
+  const std::string whole = refusal_of(reads_its_loss);
+  EXPECT_NE(whole.find("(called from mytorch::(anonymous namespace)::reads_its_loss"),
+            std::string::npos)
+      << whole;
+  EXPECT_NE(whole.find(" in graph_test"), std::string::npos) << whole;
+  // A lambda that calls a function, and what its call goes through.
+  const std::string nested =
+      refusal_of([](const Tensor& x) { return asks_where_it_is_positive(x) * 2; });
+  const size_t inner = nested.find("asks_where_it_is_positive");
+  ASSERT_NE(inner, std::string::npos) << nested;
+  EXPECT_NE(nested.find("RefusalsNameTheirCallers", inner), std::string::npos) << nested;
+  EXPECT_EQ(nested.find("std::"), std::string::npos) << nested;
+  EXPECT_EQ(nested.find("mytorch::Compiled"), std::string::npos) << nested;
+  const std::string effect = refusal_of(seeds_inside);
+  EXPECT_NE(effect.find("seeds_inside"), std::string::npos) << effect;
+}
+
+TEST(CompiledState, BreaksNameTheirCallers) {
+  auto compiled = compile(reads_its_loss, {.allow_breaks = true});
+  for (int i = 0; i < 3; ++i) compiled(plain({1, 2}));
+  const CompileStats stats = compiled.stats();
+  ASSERT_EQ(stats.breaks.size(), 1u);
+  EXPECT_NE(stats.breaks[0].site.find("reads_its_loss"), std::string::npos) << stats.breaks[0].site;
+  EXPECT_ERROR(compiled.save("never"), "reads_its_loss");
+}
+
 TEST(CompiledState, ArgumentsMayBeAbsent) {
   const auto f = [](const Tensor& x, const Tensor& y, const std::vector<Tensor>& rest) {
     Tensor sum = zeros({2}, kFloat64);

@@ -80,6 +80,9 @@ struct CompileOptions {
 struct CompileBreak {
   std::string op;      // what comes there: an operator, or an access such as item()
   std::string reason;  // why the graph ends
+  // Where the function was when it ended there for the first time: "train_step() at 0x12ab in
+  // mnist, from main at 0x1410 in mnist". "" if no frame outside of the library is known.
+  std::string site;
 };
 
 // What a compiled function has done.
