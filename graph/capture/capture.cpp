@@ -1,6 +1,9 @@
 #include "graph/capture/capture.h"
 
 #include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -12,6 +15,7 @@
 #include "graph/capture/capture_state.h"
 #include "graph/capture/splitting.h"
 #include "mytorch/autocast.h"
+#include "mytorch/compile.h"
 
 namespace mytorch::graph {
 
@@ -138,7 +142,28 @@ constexpr CaptureTable kTable = {host_access,  grad_read, grad_written, keeps,
   return true;
 }();
 
+// A variable of the user whose value the recording takes for granted.
+class GuardedValue : public RecordedState {
+ public:
+  GuardedValue(std::string name, std::function<bool()> unchanged)
+      : unchanged_(std::move(unchanged)),
+        reason_(name.empty() ? "a guarded value changed"
+                             : absl::StrCat("the guarded value `", name, "` changed")) {}
+  const char* refresh() override { return unchanged_() ? nullptr : reason_.c_str(); }
+
+ private:
+  const std::function<bool()> unchanged_;
+  const std::string reason_;
+};
+
 }  // namespace
+
+void guard_value(const void* variable, size_t type, const char* name,
+                 std::function<bool()> unchanged) {
+  if (active == nullptr || active->is_middle) return;
+  if (!active->guarded.emplace(variable, type).second) return;
+  depends(std::make_shared<GuardedValue>(name, std::move(unchanged)));
+}
 
 bool is_recording() { return active != nullptr; }
 OperatorCapture::State& active_capture() { return *active; }

@@ -49,6 +49,8 @@ struct OperatorCapture::State {
   TouchedCell& touched(const std::shared_ptr<StateCell>& cell);
   // Makes conditions and effects of the recording of them.
   void finish_cells();
+  // The variables of the user that are guarded, with the hashes of their types.
+  absl::flat_hash_set<std::pair<const void*, size_t>> guarded;
 
   static uint64_t next_number();
 

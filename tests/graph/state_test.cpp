@@ -2,6 +2,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,88 @@ TEST(CompiledState, VariablesThatKeepAResultAreFollowed) {
     f(x);
     EXPECT_EQ(values(last), (Values{2.0 * i, 2.0 * i})) << i;
     EXPECT_TRUE(input.is_same(x)) << i;
+  }
+}
+
+enum class Phase { kWarmUp, kRun };
+
+TEST(CompiledState, GuardedValuesAreCompared) {
+  double scale = 2;
+  bool shifted = false;
+  Phase phase = Phase::kWarmUp;
+  std::string name = "relu";
+  int calls = 0;
+  const auto f = [&](const Tensor& x) {
+    ++calls;
+    Tensor y = x * guard(scale, "scale");
+    for (int i = 0; i < 3; ++i) y = guard(shifted) ? y + 1 : y;
+    if (guard(phase, "phase") == Phase::kRun) y = y * y;
+    return guard(name) == "relu" ? relu(y) : y;
+  };
+  auto compiled = compile(f);
+  const Tensor x = plain({-1, 3});
+  const auto check = [&](int recorded, const std::string& reason) {
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(values(compiled(x)), values(f(x))) << reason;
+    }
+    EXPECT_EQ(compiled.stats().recorded, recorded) << reason;
+    EXPECT_EQ(calls, recorded + 3) << reason;  // f itself was called three times
+    calls -= 3;
+    if (!reason.empty()) {
+      EXPECT_EQ(compiled.stats().reason, reason);
+    }
+  };
+  check(1, "this is the first call");
+  scale = 3;
+  check(2, "the guarded value `scale` changed");
+  shifted = true;
+  check(3, "a guarded value changed");
+  phase = Phase::kRun;
+  check(4, "the guarded value `phase` changed");
+  name = "none";
+  check(5, "a guarded value changed");
+  scale = -0.0;
+  check(6, "the guarded value `scale` changed");
+  scale = 0.0;
+  check(7, "the guarded value `scale` changed");
+  // Earlier recordings hold again.
+  scale = 3;
+  check(7, "");
+  name = "relu";
+  check(7, "");
+}
+
+TEST(CompiledState, GuardedValuesHoldForBackwardOutsideAndOtherSizes) {
+  int power = 2;
+  const auto f = [&](const Tensor& x) { return x.pow(guard(power, "power")).sum(); };
+  auto compiled = compile(f, {.dynamic_dims = {{0, 0}}});
+  const auto gradient = [&](int64_t n) {
+    const Tensor x = full({n}, 3.0, kFloat64).requires_grad_();
+    compiled(x).backward();
+    return values(x.grad())[0];
+  };
+  for (const int64_t n : {2, 4, 8}) EXPECT_EQ(gradient(n), 6) << n;
+  EXPECT_EQ(gradient(5), 6);
+  EXPECT_EQ(compiled.stats().instantiated, 1) << compiled.stats().dynamic_reason;
+  power = 3;
+  EXPECT_EQ(gradient(5), 27);
+  EXPECT_EQ(gradient(6), 27);
+  EXPECT_EQ(compiled.stats().instantiated, 1);
+  power = 2;
+  EXPECT_EQ(gradient(6), 6);
+}
+
+// Functions with breaks run in each call, so there is nothing to compare; outside of all, a guard
+// gives the variable.
+TEST(CompiledState, GuardsAreNothingElsewhere) {
+  int factor = 2;
+  EXPECT_EQ(&guard(factor), &factor);
+  auto compiled =
+      compile([&](const Tensor& x) { return x * (x.sum().item<double>() > 0 ? guard(factor) : 1); },
+              {.allow_breaks = true});
+  for (int i = 0; i < 4; ++i) {
+    factor = i;
+    EXPECT_EQ(values(compiled(plain({1, 2}))), (Values{1.0 * i, 2.0 * i}));
   }
 }
 

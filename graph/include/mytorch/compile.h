@@ -18,11 +18,13 @@
 // branches of C++ have the values that they had then; options of the library (training mode,
 // options of modules and optimizers) are compared in each call, which records again if they have
 // changed, and the learning rate is read by each call. The function's own state must be passed as
-// an argument: a tensor, or a number, for each value of which the function is recorded once.
-// options_changed() has all functions recorded again.
+// an argument (a tensor, or a number, for each value of which the function is recorded once), or be
+// read through guard(). options_changed() has all functions recorded again.
 #pragma once
 
 #include <bit>
+#include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -31,6 +33,7 @@
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -39,6 +42,7 @@
 #include "mytorch/options_epoch.h"
 #include "mytorch/program.h"
 #include "mytorch/tensor.h"
+#include "mytorch/thread_state.h"
 
 namespace mytorch {
 
@@ -190,7 +194,44 @@ requires(std::is_arithmetic_v<T> ||
   }
 }
 
+// The recording of this thread, if there is one, holds while `unchanged` returns true. Of several
+// guards of a variable of one type, the first counts.
+void guard_value(const void* variable, size_t type, const char* name,
+                 std::function<bool()> unchanged);
+
+// 0.0 and -0.0 differ, and a NaN is equal to itself.
+template <class T>
+bool same_value(const T& a, const T& b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return (a == b && std::signbit(a) == std::signbit(b)) || (std::isnan(a) && std::isnan(b));
+  } else {
+    return a == b;
+  }
+}
+
 }  // namespace graph
+
+// Returns `variable`, whose value the recording of a compiled function takes for granted from now
+// on: each call compares it, and one with another value records the function again.
+//
+//   bool warm_up = true;
+//   auto step = compile([&](const Tensor& x) { return guard(warm_up, "warm_up") ? x : f(x); });
+//
+// The variable must live as long as the compiled function, which refers to it. `name` is for
+// messages, and is copied. What the function assigns to the variable, a replay does not. Elsewhere,
+// this only returns the variable.
+template <class T>
+requires(std::equality_comparable<T>&& std::copy_constructible<T> &&
+         !std::is_same_v<T, Tensor>) const T& guard(const T& variable, const char* name = "") {
+  if ((thread_state.wanted & kLayerCapture) != 0) {
+    graph::guard_value(&variable, typeid(T).hash_code(), name, [&variable, value = variable] {
+      return graph::same_value(variable, value);
+    });
+  }
+  return variable;
+}
+template <class T>
+void guard(const T&& temporary, const char* name = "") = delete;
 
 // A function with its recordings. Copies share them. Calls of several threads run one after the
 // other.
