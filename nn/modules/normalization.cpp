@@ -1,6 +1,7 @@
 #include "mytorch/nn/normalization.h"
 
 #include <tuple>
+#include <utility>
 
 #include "core/runtime/stream_capture.h"
 #include "mytorch/autocast.h"
@@ -124,20 +125,33 @@ Tensor BatchNorm::forward(const Tensor& input) {
   if (lazy() && dims) finish(input, 1);
   if (!dims || input.size(1) != options->num_features) {
     fail(ErrorCode::kShape, "[", name_, "] input ", shape_str(input.sizes()), " does not have ",
-         min_dim_, min_dim_ == max_dim_ ? "" : absl::StrCat(" to ", max_dim_), " dimensions",
+         min_dim_,
+         min_dim_ == max_dim_      ? ""
+         : max_dim_ == MT_MAX_DIMS ? " or more"
+                                   : absl::StrCat(" to ", max_dim_),
+         " dimensions",
          lazy() ? "" : absl::StrCat(" with ", options->num_features, " channels in dimension 1"));
   }
   const bool tracks = running_mean.defined();
-  if (training() && input.numel() == options->num_features) {
+  const bool over_ranks = training() && ranks_ != nullptr;
+  if (training() && !over_ranks && input.numel() == options->num_features) {
     fail(ErrorCode::kValue, "[", name_, "] in training, the variance of input ",
          shape_str(input.sizes()),
          " is that of one value per channel: give a larger batch, or call eval()");
   }
   const Statistics statistics = track();
-  Tensor result = batch_norm(input, weight, bias, statistics.mean, statistics.var,
-                             training() || !tracks, statistics.momentum, options->eps);
+  Tensor result = over_ranks ? ranks_->normalize(input, weight, bias, statistics.mean,
+                                                 statistics.var, statistics.momentum, options->eps)
+                             : batch_norm(input, weight, bias, statistics.mean, statistics.var,
+                                          training() || !tracks, statistics.momentum, options->eps);
   update(statistics);
   return result;
+}
+
+void BatchNorm::set_ranks(std::shared_ptr<const detail::BatchOfRanks> ranks) {
+  note_change();
+  ranks_ = std::move(ranks);
+  name_ = lazy() ? "LazySyncBatchNorm" : "SyncBatchNorm";
 }
 
 InstanceNorm::InstanceNorm(const char* name, int64_t num_features, InstanceNormArgs options,

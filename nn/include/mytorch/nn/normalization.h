@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -74,6 +75,20 @@ class ChannelNorm : public Module {
   void create();
 };
 
+class SyncBatchNorm;
+
+namespace detail {
+
+// Normalizes in training by the batches of several ranks (nn/parallel/sync_batch_norm.h).
+struct BatchOfRanks {
+  virtual ~BatchOfRanks() = default;
+  virtual Tensor normalize(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                           const Tensor& running_mean, const Tensor& running_var, double momentum,
+                           double eps) const = 0;
+};
+
+}  // namespace detail
+
 // Normalizes each channel (dimension 1). In training, uses the statistics of the batch and updates
 // the running statistics; in evaluation, uses the running statistics.
 class BatchNorm : public ChannelNorm {
@@ -86,8 +101,12 @@ class BatchNorm : public ChannelNorm {
             int64_t max_dim);
 
  private:
+  friend class SyncBatchNorm;
+  // The batch is that of several ranks from now on.
+  void set_ranks(std::shared_ptr<const detail::BatchOfRanks> ranks);
   int64_t min_dim_ = 0;
   int64_t max_dim_ = 0;
+  std::shared_ptr<const detail::BatchOfRanks> ranks_;  // null: this one alone
 };
 
 // Takes (N, C) or (N, C, L).
