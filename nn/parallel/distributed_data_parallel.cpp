@@ -37,13 +37,19 @@ struct DistributedDataParallel::Reducer {
   std::vector<std::pair<size_t, size_t>> places;  // of each parameter: bucket and member
   std::vector<size_t> order;                      // in which gradients came
   std::vector<bool> came;
-  std::vector<bool> unused;  // by the last forward
-  std::vector<bool> used;    // by this backward
-  size_t next = 0;           // bucket to be reduced
+  std::vector<bool> unused;    // by the last forward
+  std::vector<bool> used;      // by this backward
+  std::vector<bool> anywhere;  // used by any rank
+  size_t next = 0;             // bucket to be reduced
   bool rebuilt = false;
   bool sync = true;
   bool joining = false;
   JoinOptions join_options;
+  // With static_graph: how often each parameter gets a gradient, in the first backward and in this
+  // one, and the parameters in the order of the first one's gradients.
+  std::vector<int> expected, found;
+  std::vector<size_t> arrivals;
+  bool begun = false;  // whether a backward has given gradients, and not ended
   int source = 0;  // the lowest rank that still trains, whose buffers and order are those of all
   int active = 0;  // number of ranks that train
 
@@ -91,18 +97,17 @@ struct DistributedDataParallel::Reducer {
   // A parameter has its gradient.
   void arrived(size_t number) {
     if (!sync) return;
+    if (options.static_graph) {
+      arrived_again(number);
+      return;
+    }
     if (came[number]) {
       fail(ErrorCode::kValue, "[DistributedDataParallel] ", names[number],
            " has a second gradient before all others have their first: a backward did not reach "
            "every parameter. Use no_sync() to add up gradients");
     }
     const bool first = order.empty();
-    came[number] = true;
-    used[number] = true;
-    order.push_back(number);
-    const auto [index, member] = places[number];
-    take_gradient(number);
-    ++buckets[index].ready;
+    complete(number);
     if (options.find_unused_parameters) {
       if (first) {
         autograd::queue_callback([this] { end_backward(); });
@@ -115,6 +120,60 @@ struct DistributedDataParallel::Reducer {
     }
     reduce_ready();
     if (order.size() == parameters.size()) finish();
+  }
+
+  // With static_graph: a parameter has one of its gradients.
+  void arrived_again(size_t number) {
+    if (!std::exchange(begun, true)) {
+      autograd::queue_callback([this] { end_static(); });
+      found.assign(parameters.size(), 0);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        if (expected[i] == 0) leave_out(i);
+      }
+    }
+    ++found[number];
+    if (expected.empty()) {
+      arrivals.push_back(number);
+      return;
+    }
+    if (found[number] > expected[number]) fail_changed(number, "more than ");
+    if (found[number] < expected[number]) return;
+    complete(number);
+    reduce_ready();
+  }
+
+  // A parameter has its whole gradient.
+  void complete(size_t number) {
+    came[number] = true;
+    used[number] = true;
+    order.push_back(number);
+    take_gradient(number);
+    ++buckets[places[number].first].ready;
+  }
+
+  // With static_graph: the backward is over.
+  void end_static() {
+    if (expected.empty()) {
+      expected = found;
+      std::vector<int> left = found;
+      for (const size_t number : std::exchange(arrivals, {})) {
+        if (--left[number] == 0) complete(number);
+      }
+      end_backward();
+      return;
+    }
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (found[i] < expected[i]) fail_changed(i, "");
+    }
+    finish();
+  }
+
+  [[noreturn]] void fail_changed(size_t number, const char* more) const {
+    const int times = more[0] != '\0' ? expected[number] : found[number];
+    fail(ErrorCode::kValue, "[DistributedDataParallel] ", names[number], " has ", more, times,
+         times == 1 ? " gradient" : " gradients", " in this backward, and had ", expected[number],
+         " in the first one, so the graph is not static: compute the same in each step, or set "
+         "find_unused_parameters in place of static_graph");
   }
 
   // Moves a parameter's gradient into its bucket.
@@ -163,7 +222,7 @@ struct DistributedDataParallel::Reducer {
     }
   }
 
-  // With find_unused_parameters: the backward is over.
+  // With parameters that may be left out: the backward is over.
   void end_backward() {
     for (size_t i = 0; i < came.size(); ++i) {
       if (!came[i]) leave_out(i);
@@ -180,8 +239,9 @@ struct DistributedDataParallel::Reducer {
       if (bucket.complete) std::exchange(bucket.complete, nullptr)();
       bucket.ready = 0;
     }
-    if (options.find_unused_parameters) share_used();
+    if (options.find_unused_parameters || options.static_graph) share_used();
     next = 0;
+    begun = false;
     came.assign(parameters.size(), false);
     unused.assign(parameters.size(), false);
     used.assign(parameters.size(), false);
@@ -191,16 +251,21 @@ struct DistributedDataParallel::Reducer {
 
   // A parameter that another rank used has a gradient here, too.
   void share_used() {
+    if (!options.static_graph || !rebuilt) find_used();
+    for (size_t i = 0; i < used.size(); ++i) {
+      if (!anywhere[i] || parameters[i].grad().defined()) continue;
+      const auto [index, member] = places[i];
+      parameters[i].set_grad(buckets[index].views[member]);
+    }
+  }
+
+  void find_used() {
     const Tensor flags = mytorch::empty({static_cast<int64_t>(used.size())}, kInt32);
     for (size_t i = 0; i < used.size(); ++i) flags.data<int32_t>()[i] = used[i] ? 1 : 0;
     const Tensor shared = flags.to(group.device());
     group.all_reduce(shared, {distributed::ReduceOp::kMax});
-    const std::vector<int32_t> anywhere = shared.to_vector<int32_t>();
-    for (size_t i = 0; i < used.size(); ++i) {
-      if (anywhere[i] == 0 || parameters[i].grad().defined()) continue;
-      const auto [index, member] = places[i];
-      parameters[i].set_grad(buckets[index].views[member]);
-    }
+    anywhere.clear();
+    for (const int32_t flag : shared.to_vector<int32_t>()) anywhere.push_back(flag != 0);
   }
 
   // Gradients come in the same order from now on; one rank's order is that of all.
@@ -266,6 +331,11 @@ struct DistributedDataParallel::Reducer {
   }
 
   void check_complete() const {
+    if (begun) {
+      fail(ErrorCode::kValue,
+           "[DistributedDataParallel] the last backward ended in an error, and the gradients of "
+           "the ranks differ: start again from a checkpoint");
+    }
     if (order.empty() || options.find_unused_parameters) return;
     std::string missing;
     int listed = 0;
@@ -360,7 +430,9 @@ void DistributedDataParallel::begin() {
 
 void DistributedDataParallel::find_unused(const std::vector<Tensor>& results) {
   Reducer& r = *reducer_;
-  if (!r.options.find_unused_parameters || !grad_enabled() || !r.sync) return;
+  if (!r.options.find_unused_parameters || r.options.static_graph || !grad_enabled() || !r.sync) {
+    return;
+  }
   std::unordered_set<const autograd::Node*> seen;
   std::vector<const autograd::Node*> stack;
   const auto visit = [&](const autograd::Node* node) {

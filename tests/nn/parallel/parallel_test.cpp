@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <any>
 #include <cmath>
 #include <memory>
 #include <mutex>
@@ -239,6 +240,107 @@ TEST(UnusedParameters, KeepWhatNoSyncHasAddedUp) {
   });
 }
 
+// Runs a backward inside of backward, as a checkpoint of another library may: each use of the
+// module gives its parameters a gradient.
+struct Reentrant : autograd::Function<Reentrant> {
+  static Tensor forward(autograd::FunctionContext* ctx, const Tensor& x, Linear* linear) {
+    ctx->save_for_backward({x});
+    ctx->saved_data["linear"] = linear;
+    return (*linear)(x);
+  }
+  static autograd::tensor_list backward(autograd::FunctionContext* ctx,
+                                        const autograd::tensor_list& grads) {
+    const EnableGradGuard enable;
+    const Tensor x = ctx->saved_tensors()[0].detach().requires_grad_();
+    (*std::any_cast<Linear*>(ctx->saved_data["linear"]))(x).backward(grads[0]);
+    return {x.grad(), Tensor()};
+  }
+};
+
+// Uses one layer three times, and some layers not at all.
+struct Repeats : Module {
+  Linear first{6, 6}, again{6, 6}, left{6, 3}, right{6, 3};
+  int times = 3;
+  bool goes_left = true;
+  Repeats() {
+    register_module("first", first);
+    register_module("again", again);
+    register_module("left", left);
+    register_module("right", right);
+  }
+  Tensor forward(const Tensor& x) override {
+    Tensor h = tanh(first(x));
+    for (int i = 0; i < times; ++i) h = tanh(Reentrant::apply(h, &again));
+    return goes_left ? left(h) : right(h);
+  }
+};
+
+class StaticGraph : public ::testing::TestWithParam<std::tuple<int64_t, bool>> {};
+TEST_P(StaticGraph, ReducesEachGradientOnce) {
+  const auto& [bucket, mixed] = GetParam();
+  Repeats one;
+  set_parameters(one, 0);
+  optim::SGD optimizer(one.parameters(), optim::SGDOptions(0.3));
+  for (int64_t step = 0; step < 4; ++step) {
+    optimizer.zero_grad();
+    for (int rank = 0; rank < 2; ++rank) {
+      one.goes_left = !mixed || rank == 0;
+      const Data data = batch(step, rank * 4, 4);
+      (cross_entropy(one(data.x), data.y) / 2).backward();
+    }
+    optimizer.step();
+  }
+  distributed::run_local(2, [&, bucket = bucket, mixed = mixed](const distributed::Group& g) {
+    Repeats net;
+    net.goes_left = !mixed || g.rank() == 0;
+    set_parameters(net, 0);
+    DistributedDataParallel parallel(
+        net, {.bucket_bytes = bucket, .first_bucket_bytes = bucket, .static_graph = true});
+    optim::SGD sgd(net.parameters(), optim::SGDOptions(0.3));
+    uint64_t calls = 0;
+    for (int64_t step = 0; step < 4; ++step) {
+      sgd.zero_grad();
+      const Data data = batch(step, g.rank() * 4, 4);
+      const Tensor loss = cross_entropy(parallel(data.x), data.y);
+      const uint64_t before = g.sequence();
+      loss.backward();
+      calls = g.sequence() - before;
+      ranks::expect(net.right.weight.grad().defined() == mixed, "used by another rank, or by none");
+      sgd.step();
+    }
+    ranks::expect(calls == static_cast<uint64_t>(parallel.num_buckets()),
+                  "a later step has a reduction for each bucket, and has " + std::to_string(calls));
+    for (size_t i = 0; i < net.parameters().size(); ++i) {
+      ranks::expect_close(net.parameters()[i], one.parameters()[i], 1e-5,
+                          "parameter " + std::to_string(i));
+    }
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Buckets, StaticGraph,
+                         ::testing::Combine(::testing::Values<int64_t>(16, 1 << 20),
+                                            ::testing::Bool()));
+
+TEST(StaticGraph, NamesWhatHasChanged) {
+  distributed::run_local(2, [](const distributed::Group&) {
+    const auto changed = [](const std::function<void(Repeats&)>& change, const std::string& error) {
+      Repeats net;
+      DistributedDataParallel parallel(net, {.static_graph = true});
+      const auto step = [&] { parallel(mytorch::ones({2, 6})).sum().backward(); };
+      step();
+      step();
+      change(net);
+      ranks::expect_error(step, error);
+      ranks::expect_error(step, "the last backward ended in an error");
+    };
+    changed([](Repeats& net) { net.times = 2; },
+            "again.weight has 2 gradients in this backward, and had 3 in the first one");
+    changed([](Repeats& net) { net.times = 4; },
+            "has more than 3 gradients in this backward, and had 3");
+    changed([](Repeats& net) { net.goes_left = false; },
+            "has more than 0 gradients in this backward, and had 0");
+  });
+}
+
 class CommunicationHooks : public ::testing::TestWithParam<int> {};
 TEST_P(CommunicationHooks, ReduceInOtherTypes) {
   const std::vector<double> expected = losses_of_one();
@@ -275,7 +377,8 @@ TEST_P(CommunicationHooks, ReduceInOtherTypes) {
 }
 INSTANTIATE_TEST_SUITE_P(Types, CommunicationHooks, ::testing::Values(0, 1));
 
-class Join : public ::testing::TestWithParam<std::tuple<bool, bool>> {};
+enum class Leaves { kNone, kFound, kStatic };
+class Join : public ::testing::TestWithParam<std::tuple<bool, Leaves>> {};
 TEST_P(Join, ServesRanksWithMoreBatches) {
   const auto& [active, unused] = GetParam();
   const int steps[] = {2, 5, 1};
@@ -296,8 +399,10 @@ TEST_P(Join, ServesRanksWithMoreBatches) {
   distributed::run_local(3, [&, active = active, unused = unused](const distributed::Group& g) {
     Net net;
     set_parameters(net, 0);
-    DistributedDataParallel parallel(
-        net, {.bucket_bytes = 600, .first_bucket_bytes = 100, .find_unused_parameters = unused});
+    DistributedDataParallel parallel(net, {.bucket_bytes = 600,
+                                           .first_bucket_bytes = 100,
+                                           .find_unused_parameters = unused == Leaves::kFound,
+                                           .static_graph = unused == Leaves::kStatic});
     optim::SGD sgd(net.parameters(), optim::SGDOptions(0.2));
     parallel.join(
         [&] {
@@ -319,7 +424,10 @@ TEST_P(Join, ServesRanksWithMoreBatches) {
     cross_entropy(parallel(data.x), data.y).backward();
   });
 }
-INSTANTIATE_TEST_SUITE_P(Options, Join, ::testing::Combine(::testing::Bool(), ::testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(Options, Join,
+                         ::testing::Combine(::testing::Bool(),
+                                            ::testing::Values(Leaves::kNone, Leaves::kFound,
+                                                              Leaves::kStatic)));
 
 TEST(DistributedSampler, DealsEveryIndex) {
   for (const bool drop_last : {false, true}) {

@@ -36,6 +36,13 @@ struct DistributedDataParallelOptions {
   // used keep their gradient; for the others, a rank without one has added zero. Costs a walk
   // through the graph for each call, and a reduction of one number for each parameter.
   bool find_unused_parameters = false;
+  // Whether every backward goes through the same parameters as the first one, and gives each as
+  // many gradients. The first backward records this, and its gradients are reduced when it ends.
+  // Later ones reduce a gradient when its last part has come, so that parameters may be left out,
+  // or get gradients from a backward inside of backward, without a walk through the graph and
+  // without further messages. Another graph is an Error(kValue), which names a parameter. Takes
+  // precedence over find_unused_parameters.
+  bool static_graph = false;
   CommunicationHook hook = {};  // instead of a reduction in the gradients' type
 };
 
@@ -55,8 +62,8 @@ struct JoinOptions {
 //
 // `net` is used, trained and saved as before, and must outlive this object. All ranks call backward
 // in the same order, and in each backward every parameter takes part on every rank, unless
-// find_unused_parameters is set: otherwise the next call throws Error(kValue), which names the
-// parameters without a gradient.
+// find_unused_parameters or static_graph is set: otherwise the next call throws Error(kValue),
+// which names the parameters without a gradient.
 class DistributedDataParallel {
  public:
   explicit DistributedDataParallel(Module& module, DistributedDataParallelOptions options = {});
