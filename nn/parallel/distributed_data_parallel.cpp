@@ -208,11 +208,20 @@ struct DistributedDataParallel::Reducer {
       reduce(buckets[next]);
     }
   }
+  GradBucket described(const Bucket& bucket) const {
+    GradBucket result;
+    result.memory = bucket.memory;
+    result.gradients = bucket.views;
+    for (const size_t number : bucket.members) result.parameters.push_back(parameters[number]);
+    result.index = &bucket - buckets.data();
+    result.is_last = &bucket == &buckets.back();
+    return result;
+  }
   void reduce(Bucket& bucket) {
     const bool all = !joining || !join_options.average_over_active || active == group.size();
     const double scale = 1.0 / (all ? group.size() : active);
     if (options.hook) {
-      bucket.complete = options.hook(group, bucket.memory, scale);
+      bucket.complete = options.hook(group, described(bucket), scale);
     } else {
       bucket.work =
           group.all_reduce(bucket.memory,

@@ -11,10 +11,25 @@
 
 namespace mytorch::nn {
 
-// Replaces a bucket of gradients, 1-dim, by the sum over the ranks of `scale` times the bucket. It
-// begins the reduction and returns what completes it, which is called when backward has ended.
-using CommunicationHook = std::function<std::function<void()>(const distributed::Group& group,
-                                                              const Tensor& bucket, double scale)>;
+// Gradients that are reduced together. Converts to and from its memory, so that a hook may also
+// take a `const Tensor& bucket`.
+struct GradBucket {
+  GradBucket() = default;
+  GradBucket(const Tensor& memory)  // NOLINT(google-explicit-constructor): one gradient
+      : memory(memory), gradients{memory}, parameters{memory} {}
+  operator const Tensor&() const { return memory; }  // NOLINT(google-explicit-constructor)
+
+  Tensor memory;                   // 1-dim
+  std::vector<Tensor> gradients;   // views of `memory`, with the shapes of the parameters
+  std::vector<Tensor> parameters;  // in the same order
+  int64_t index = 0;               // of the bucket
+  bool is_last = true;             // of this backward
+};
+
+// Replaces a bucket of gradients by the sum over the ranks of `scale` times the bucket. It begins
+// the reduction and returns what completes it, which is called when backward has ended.
+using CommunicationHook = std::function<std::function<void()>(
+    const distributed::Group& group, const GradBucket& bucket, double scale)>;
 // Reduce gradients in 16 bits, which halves the bytes of float32. bfloat16 keeps 8 bits of each
 // gradient and the range of float32; float16 keeps 11 bits, and makes gradients from 65520 infinite
 // and those below 2^-25 zero.
