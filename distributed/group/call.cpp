@@ -8,6 +8,7 @@
 #include "core/runtime/stream_capture.h"
 #include "core/types/errors.h"
 #include "core/types/status.h"
+#include "distributed/group/outside.h"
 #include "distributed/group/state.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops/empty.h"
@@ -50,6 +51,7 @@ struct Work::State {
 
 void Work::wait() {
   if (state_ == nullptr) return;
+  const OutsideOfGraphs outside("Work::wait");
   const std::shared_ptr<State> state = std::exchange(state_, nullptr);
   if (state->event != nullptr) {
     const GroupState& group = *state->group;

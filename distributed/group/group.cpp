@@ -5,6 +5,7 @@
 #include "core/types/dims.h"
 #include "core/types/errors.h"
 #include "distributed/group/collective.h"
+#include "distributed/group/outside.h"
 #include "distributed/group/state.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops/empty.h"
@@ -162,48 +163,58 @@ uint64_t Group::sequence() const { return checked(state_, "sequence").sequence; 
 Group::operator Handle() const { return {"Group", state_}; }
 
 Work Group::broadcast(const Tensor& tensor, int src, bool async) const {
+  const OutsideOfGraphs outside("Group::broadcast", "broadcast");
   return run_in_place(state_, {CollectiveKind::kBroadcast, "broadcast", src}, tensor, async);
 }
 
 Work Group::all_reduce(const Tensor& tensor, Reduction reduction, bool async) const {
+  const OutsideOfGraphs outside("Group::all_reduce", "all_reduce");
   return run_in_place(state_, {CollectiveKind::kAllReduce, "all_reduce", -1, reduction}, tensor,
                       async);
 }
 
 Work Group::reduce(const Tensor& tensor, int dst, Reduction reduction, bool async) const {
+  const OutsideOfGraphs outside("Group::reduce", "reduce");
   return run_in_place(state_, {CollectiveKind::kReduce, "reduce", dst, reduction}, tensor, async);
 }
 
 Work Group::gather(const Tensor& all, const Tensor& tensor, int dst, bool async) const {
+  const OutsideOfGraphs outside("Group::gather");
   return run_with_all(state_, {CollectiveKind::kGather, "gather", dst}, tensor, all, async);
 }
 
 Work Group::scatter(const Tensor& tensor, const Tensor& all, int src, bool async) const {
+  const OutsideOfGraphs outside("Group::scatter");
   return run_with_all(state_, {CollectiveKind::kScatter, "scatter", src}, tensor, all, async);
 }
 
 Work Group::all_gather(const Tensor& all, const Tensor& tensor, bool async) const {
+  const OutsideOfGraphs outside("Group::all_gather", "all_gather_into_tensor");
   return run_with_all(state_, {CollectiveKind::kAllGather, "all_gather"}, tensor, all, async);
 }
 
 Work Group::all_gather_v(const Tensor& all, const Tensor& tensor, IntList rows, bool async) const {
+  const OutsideOfGraphs outside("Group::all_gather_v");
   return run_with_all(state_, {CollectiveKind::kAllGatherV, "all_gather_v"}, tensor, all, async,
                       rows);
 }
 
 Work Group::reduce_scatter(const Tensor& tensor, const Tensor& all, Reduction reduction,
                            bool async) const {
+  const OutsideOfGraphs outside("Group::reduce_scatter", "reduce_scatter_tensor");
   return run_with_all(state_, {CollectiveKind::kReduceScatter, "reduce_scatter", -1, reduction},
                       tensor, all, async);
 }
 
 Work Group::reduce_scatter_v(const Tensor& tensor, const Tensor& all, IntList rows,
                              Reduction reduction, bool async) const {
+  const OutsideOfGraphs outside("Group::reduce_scatter_v");
   return run_with_all(state_, {CollectiveKind::kReduceScatterV, "reduce_scatter_v", -1, reduction},
                       tensor, all, async, rows);
 }
 
 Work Group::all_to_all(const Tensor& received, const Tensor& sent, bool async) const {
+  const OutsideOfGraphs outside("Group::all_to_all", "all_to_all_single");
   const char* op = "all_to_all";
   GroupState& state = checked(state_, op);
   (void)row_of(sent, "sent", op);
@@ -215,6 +226,7 @@ Work Group::all_to_all(const Tensor& received, const Tensor& sent, bool async) c
 
 Work Group::all_to_all_v(const Tensor& received, const Tensor& sent, IntList received_rows,
                          IntList sent_rows, bool async) const {
+  const OutsideOfGraphs outside("Group::all_to_all_v", "all_to_all_single");
   const char* op = "all_to_all_v";
   const GroupState& state = checked(state_, op);
   const Buffer in(sent, state, "sent", op), out(received, state, "received", op);
@@ -230,6 +242,7 @@ Work Group::all_to_all_v(const Tensor& received, const Tensor& sent, IntList rec
 }
 
 void Group::barrier() const {
+  const OutsideOfGraphs outside("Group::barrier");
   GroupState& state = checked(state_, "barrier");
   need(state.engine->comm.barrier != nullptr, state, "barrier");
   run_call(
@@ -242,10 +255,18 @@ void Group::barrier() const {
 
 // ---- point to point ----
 
-void Group::send(const Tensor& tensor, int to) const { exchange({{tensor, to, true}}); }
-void Group::recv(const Tensor& tensor, int from) const { exchange({{tensor, from, false}}); }
+void Group::send(const Tensor& tensor, int to) const {
+  const OutsideOfGraphs outside("Group::send");
+  exchange({{tensor, to, true}});
+}
+
+void Group::recv(const Tensor& tensor, int from) const {
+  const OutsideOfGraphs outside("Group::recv");
+  exchange({{tensor, from, false}});
+}
 
 Work Group::exchange(const std::vector<Message>& messages, bool async) const {
+  const OutsideOfGraphs outside("Group::exchange");
   const char* op = messages.size() != 1 ? "exchange" : messages[0].sends ? "send" : "recv";
   GroupState& state = checked(state_, op);
   const mt_comm& comm = state.engine->comm;
@@ -302,6 +323,7 @@ Work Group::exchange(const std::vector<Message>& messages, bool async) const {
 // ---- sub-groups ----
 
 Group Group::split(std::optional<int> color, int key) const {
+  const OutsideOfGraphs outside("Group::split");
   const char* op = "split";
   GroupState& state = checked(state_, op);
   need(state.engine->comm.split != nullptr, state, op);
@@ -341,6 +363,7 @@ Group Group::split(std::optional<int> color, int key) const {
 }
 
 Group Group::subgroup(const std::vector<int>& ranks) const {
+  const OutsideOfGraphs outside("Group::subgroup");
   GroupState& state = checked(state_, "subgroup");
   std::vector<int> seen(static_cast<size_t>(state.size), 0);
   for (const int rank : ranks) {

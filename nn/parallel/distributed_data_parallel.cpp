@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/runtime/stream_capture.h"
 #include "core/types/errors.h"
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/callback.h"
@@ -107,6 +108,8 @@ struct DistributedDataParallel::Reducer {
            "every parameter. Use no_sync() to add up gradients");
     }
     const bool first = order.empty();
+    // Before anything is noted: a refusal in the middle of a backward would spoil the next one.
+    if (first) check_effect("DistributedDataParallel", "reduces gradients");
     complete(number);
     if (options.find_unused_parameters) {
       if (first) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "mytorch/compile.h"
 #include "mytorch/mytorch.h"
 #include "tests/distributed/bodies.h"
 
@@ -157,6 +158,209 @@ TEST(Failures, AnAsynchronousCallThrowsWhenItIsWaitedFor) {
     work.wait();
   });
   EXPECT_NE(messages[0].find("[all_reduce]"), std::string::npos) << messages[0];
+}
+
+// ---- compiled functions ----
+
+Tensor numbers(const Group& g, int64_t call) {
+  return mytorch::arange(0, 6, 1, kFloat32).reshape({2, 3}) + static_cast<double>(10 * call) +
+         static_cast<double>(g.rank());
+}
+
+// What each collective operator gives, in one function.
+std::vector<Tensor> by_operators(const Group& g, const Tensor& x) {
+  const Tensor sum = mytorch::all_reduce(x * 2, "sum", g);
+  const Tensor all = mytorch::all_gather_into_tensor(x + 1, g);
+  return {sum * 3,
+          mytorch::reduce(x, 1, "max", g),
+          mytorch::broadcast(x - 1, 1, g) + sum,
+          all,
+          mytorch::reduce_scatter_tensor(all, "avg", g),
+          mytorch::all_to_all_single(x, {}, {}, g)};
+}
+
+TEST(Compiled, OperatorsCommunicateInEachReplay) {
+  run_local(2, [](const Group& g) {
+    auto compiled = mytorch::compile([&](const Tensor& x) { return by_operators(g, x); });
+    for (int64_t call = 0; call < 4; ++call) {
+      const Tensor x = numbers(g, call);
+      const std::vector<Tensor> expected = by_operators(g, x), found = compiled(x);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        bodies::expect(mytorch::equal(found[i], expected[i]),
+                       "result " + std::to_string(i) + " of call " + std::to_string(call));
+      }
+    }
+    bodies::expect(compiled.stats().recorded == 1 && compiled.stats().replayed == 3, "replays");
+  });
+}
+
+// A result that follows from tensors of outside alone is communicated all the same: these may
+// change on one rank only.
+TEST(Compiled, OperatorsOnTensorsFromOutsideCommunicateInEachReplay) {
+  run_local(2, [](const Group& g) {
+    const Tensor outside = mytorch::full({3}, g.rank() + 1.0);
+    auto compiled = mytorch::compile(
+        [&](const Tensor& x) { return x + mytorch::all_reduce(outside * 2, "sum", g); });
+    for (int call = 0; call < 5; ++call) {
+      if (call == 3 && g.rank() == 1) outside.fill_(5);
+      const float expected = call < 3 ? 6 : 12;
+      bodies::expect(compiled(mytorch::zeros({3}))[0].item<float>() == expected,
+                     "call " + std::to_string(call));
+    }
+  });
+}
+
+TEST(Compiled, GradientsOfOperatorsCommunicateInEachReplay) {
+  run_local(2, [](const Group& g) {
+    const Tensor w = mytorch::full({3}, 2.0, mytorch::requires_grad());
+    auto step = mytorch::compile([&](const Tensor& x) {
+      w.set_grad({});
+      const Tensor loss = mytorch::all_reduce(w * x, "avg", g).pow(2).sum();
+      loss.backward();
+      return loss.detach();
+    });
+    for (int call = 1; call < 4; ++call) {
+      const Tensor x = mytorch::full({3}, static_cast<double>(call * (g.rank() + 1)));
+      (void)step(x);
+      // Of both ranks' losses, (w * 1.5 * call)^2, by w * x / 2.
+      const double mean = 2 * 1.5 * call;
+      const double expected = 2 * 2 * mean * call * (g.rank() + 1) / 2;
+      bodies::expect(w.grad()[0].item<double>() == expected, "call " + std::to_string(call));
+    }
+    bodies::expect(step.stats().replayed > 0, "replays");
+  });
+}
+
+struct Method {
+  const char* name;
+  const char* operator_name;  // that graphs hold
+  std::function<void(const Group&, const Tensor&)> call;
+};
+const std::vector<Method>& methods() {
+  static const std::vector<Method> all = {
+      {"Group::broadcast", "mytorch::broadcast()", [](auto& g, auto& x) { g.broadcast(x, 1); }},
+      {"Group::all_reduce", "mytorch::all_reduce()", [](auto& g, auto& x) { g.all_reduce(x); }},
+      {"Group::reduce", "mytorch::reduce()", [](auto& g, auto& x) { g.reduce(x, 1); }},
+      {"Group::gather", nullptr,
+       [](auto& g, auto& x) {
+         g.gather(mytorch::cat({x, x}).mul_(0), x, 1);
+       }},
+      {"Group::scatter", nullptr,
+       [](auto& g, auto& x) {
+         g.scatter(x, mytorch::cat({x, x}), 1);
+       }},
+      {"Group::all_gather", "mytorch::all_gather_into_tensor()",
+       [](auto& g, auto& x) {
+         const Tensor all = mytorch::cat({x, x}).mul_(0);
+         g.all_gather(all, x);
+         x.add_(all.narrow(0, 0, 2));
+       }},
+      {"Group::all_gather_v", nullptr,
+       [](auto& g, auto& x) {
+         const Tensor all = mytorch::cat({x, x}).mul_(0);
+         g.all_gather_v(all, x, {2, 2});
+         x.add_(all.narrow(0, 0, 2));
+       }},
+      {"Group::reduce_scatter", "mytorch::reduce_scatter_tensor()",
+       [](auto& g, auto& x) {
+         g.reduce_scatter(x, mytorch::cat({x, x * 2}));
+       }},
+      {"Group::reduce_scatter_v", nullptr,
+       [](auto& g, auto& x) {
+         g.reduce_scatter_v(x, mytorch::cat({x, x * 2}), {2, 2});
+       }},
+      {"Group::all_to_all", "mytorch::all_to_all_single()",
+       [](auto& g, auto& x) { g.all_to_all(x, x + 1); }},
+      {"Group::all_to_all_v", "mytorch::all_to_all_single()",
+       [](auto& g, auto& x) {
+         g.all_to_all_v(x, x + 1, {1, 1}, {1, 1});
+       }},
+      {"Group::send", nullptr,
+       [](auto& g, auto& x) {
+         if (g.rank() == 0) g.send(x, 1);
+         if (g.rank() == 1) g.recv(x, 0);
+       }},
+      {"Group::recv", nullptr,
+       [](auto& g, auto& x) {
+         if (g.rank() == 0) g.recv(x, 1);
+         if (g.rank() == 1) g.send(x, 0);
+       }},
+      {"Group::exchange", nullptr,
+       [](auto& g, auto& x) {
+         const Tensor sent = x + 1;
+         g.exchange({{sent, 1 - g.rank(), true}, {x, 1 - g.rank(), false}});
+       }},
+      {"Group::barrier", nullptr, [](auto& g, auto&) { g.barrier(); }},
+      {"Group::split", nullptr, [](auto& g, auto& x) { x.add_(g.split(0).size()); }},
+      {"Group::subgroup", nullptr,
+       [](auto& g, auto& x) {
+         x.add_(g.subgroup({0, 1}).size());
+       }},
+      {"Group::all_reduce", "mytorch::all_reduce()",
+       [](auto& g, auto& x) {
+         const Tensor strided = x.t();
+         Work work = g.all_reduce(strided, {}, true);
+         work.wait();
+         strided.mul_(2);
+       }},
+  };
+  return all;
+}
+
+// A replay would leave the call out.
+TEST(Compiled, MethodsOfGroupsAreRefused) {
+  run_local(2, [](const Group& g) {
+    for (const Method& method : methods()) {
+      auto compiled = mytorch::compile([&](const Tensor& x) {
+        const Tensor y = x * 2;
+        method.call(g, y);
+        return y;
+      });
+      const bool other = method.operator_name == nullptr;  // the ranks call two methods
+      const std::string name = other && g.rank() == 1 ? "Group::" : method.name;
+      const auto call = [&] { compiled(numbers(g, 0)); };
+      expect_error(call, name);
+      expect_error(call, "communicates outside of operators");
+      if (method.operator_name != nullptr) expect_error(call, method.operator_name);
+      expect_error(call, "CompileOptions::allow_breaks");
+    }
+    bodies::expect(g.sequence() == 0, "a refused call was made");
+  });
+}
+
+TEST(Compiled, WaitingForACallIsRefused) {
+  run_local(2, [](const Group& g) {
+    Work work = g.all_reduce(mytorch::ones({3}), {}, true);
+    auto compiled = mytorch::compile([&](const Tensor& x) {
+      const Tensor y = x * 2;
+      work.wait();
+      return y;
+    });
+    expect_error([&] { compiled(mytorch::ones({3})); }, "Work::wait");
+    work.wait();
+  });
+}
+
+TEST(Compiled, MethodsOfGroupsSplitAFunctionWithBreaks) {
+  run_local(2, [](const Group& g) {
+    for (const Method& method : methods()) {
+      const auto function = [&](const Tensor& x) {
+        const Tensor y = x * 2;
+        method.call(g, y);
+        return y * 3 + 1;
+      };
+      auto compiled = mytorch::compile(function, {.allow_breaks = true});
+      for (int64_t call = 0; call < 4; ++call) {
+        const Tensor x = numbers(g, call);
+        bodies::expect(mytorch::equal(compiled(x), function(x)),
+                       std::string(method.name) + ", call " + std::to_string(call));
+      }
+      const CompileStats stats = compiled.stats();
+      bodies::expect(stats.replayed_segments > 0 && !stats.breaks.empty() &&
+                         stats.breaks[0].op.starts_with("Group::"),
+                     std::string(method.name) + " breaks no graph");
+    }
+  });
 }
 
 TEST(FlightRecorder, KeepsTheLastCalls) {

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "mytorch/autograd/checkpoint.h"
+#include "mytorch/compile.h"
 #include "mytorch/distributed.h"
 #include "mytorch/mytorch.h"
 #include "mytorch/nn/parallel/fully_sharded_data_parallel.h"
@@ -409,6 +410,51 @@ TEST(FullyShardedDataParallel, RecoversFromAnErrorInForward) {
     }
     for (const Tensor& p : net.parameters()) expect(p.dim() == 1, "a member is no shard");
     fails = false;
+    parallel(x).sum().backward();
+  });
+}
+
+// Parameters are gathered and freed in each call of a function with breaks.
+TEST(FullyShardedDataParallel, TrainsInACompiledStepWithBreaks) {
+  const Course expected = run_one(sgd);
+  distributed::run_local(2, [&](const distributed::Group& world) {
+    for (const bool prefetch : {false, true}) {
+      Model net;
+      set_parameters(net, world.rank());
+      FullyShardedDataParallel parallel(net, {.prefetch = prefetch});
+      const auto optimizer = sgd(net.parameters());
+      auto train = mytorch::compile(
+          [&](const Tensor& x, const Tensor& y) {
+            optimizer->zero_grad();
+            const Tensor loss = cross_entropy(parallel(x), y);
+            loss.backward();
+            parallel.clip_grad_norm_(0.5);
+            optimizer->step();
+            return loss.detach();
+          },
+          {.allow_breaks = true});
+      const int64_t size = kBatch / world.size();
+      for (int step = 0; step < kSteps; ++step) {
+        const Data data = batch(step, world.rank() * size, size, 6, 5);
+        const Tensor mean = train(data.x, data.y).clone();
+        world.all_reduce(mean, {distributed::ReduceOp::kAverage});
+        expect_close(mean.item<double>(), expected.losses[static_cast<size_t>(step)], 2e-5,
+                     "step " + std::to_string(step));
+      }
+      expect(train.stats().replayed_segments > 0, "nothing was replayed");
+    }
+  });
+}
+
+TEST(FullyShardedDataParallel, IsRefusedInACompiledStepWithoutBreaks) {
+  distributed::run_local(2, [&](const distributed::Group& world) {
+    Model net;
+    set_parameters(net, world.rank());
+    FullyShardedDataParallel parallel(net);
+    auto forward = mytorch::compile([&](const Tensor& x) { return parallel(x); });
+    const Tensor x = batch(0, 0, 4, 6, 5).x;
+    ranks::expect_error([&] { forward(x); }, "Group::all_gather() communicates");
+    expect(parallel.gathered_bytes() == 0, "parameters stay whole");
     parallel(x).sum().backward();
   });
 }

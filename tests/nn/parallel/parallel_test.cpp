@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 
+#include "mytorch/compile.h"
 #include "mytorch/distributed.h"
 #include "mytorch/mytorch.h"
 #include "mytorch/nn/parallel/distributed_data_parallel.h"
@@ -88,6 +89,97 @@ TEST_P(DataParallel, HasTheLossesOfOneProcess) {
 INSTANTIATE_TEST_SUITE_P(Ranks, DataParallel,
                          ::testing::Combine(::testing::Values(1, 2, 4),
                                             ::testing::Values<int64_t>(16, 600, 1 << 20)));
+
+// Returns the losses of some steps of training, each one call of a function.
+std::vector<double> losses_with(const distributed::Group& world, bool compiled,
+                                DistributedDataParallelOptions options) {
+  Net net;
+  set_parameters(net, 0);
+  DistributedDataParallel parallel(net, std::move(options));
+  optim::SGD optimizer(net.parameters(), optim::SGDOptions(0.2).momentum(0.9));
+  const auto function = [&](const Tensor& x, const Tensor& y) {
+    optimizer.zero_grad();
+    const Tensor loss = cross_entropy(parallel(x), y);
+    loss.backward();
+    optimizer.step();
+    return loss.detach();
+  };
+  auto step = mytorch::compile(function, {.allow_breaks = true});
+  std::vector<double> losses;
+  for (int i = 0; i < 6; ++i) {
+    const Data data = batch(i, world.rank() * 4, 4);
+    losses.push_back((compiled ? step(data.x, data.y) : function(data.x, data.y)).item<double>());
+  }
+  if (compiled) ranks::expect(step.stats().replayed_segments > 0, "nothing was replayed");
+  return losses;
+}
+
+// Hooks run in each call of a function with breaks.
+TEST(DistributedDataParallel, TrainsInACompiledStepWithBreaks) {
+  distributed::run_local(2, [](const distributed::Group& world) {
+    for (const bool unused : {false, true}) {
+      for (const int64_t bucket : {16, 1 << 20}) {
+        const DistributedDataParallelOptions options = {
+            .bucket_bytes = bucket, .first_bucket_bytes = bucket, .find_unused_parameters = unused};
+        const std::vector<double> expected = losses_with(world, false, options);
+        const std::vector<double> found = losses_with(world, true, options);
+        for (size_t i = 0; i < expected.size(); ++i) {
+          ranks::expect_close(found[i], expected[i], 1e-5, "step " + std::to_string(i));
+        }
+      }
+    }
+  });
+}
+
+TEST(DistributedDataParallel, IsRefusedInACompiledStepWithoutBreaks) {
+  distributed::run_local(2, [](const distributed::Group& world) {
+    Net net, one;
+    set_parameters(net, 0);
+    set_parameters(one, 0);
+    DistributedDataParallel parallel(net);
+    const auto backward = [&](const Tensor& x, const Tensor& y) {
+      const Tensor loss = cross_entropy(parallel(x), y);
+      loss.backward();
+      return loss.detach();
+    };
+    auto step = mytorch::compile(backward);
+    const Data data = batch(0, world.rank() * 4, 4);
+    for (int call = 0; call < 3; ++call) {
+      ranks::expect_error([&] { step(data.x, data.y); },
+                          "DistributedDataParallel() reduces gradients while");
+    }
+    // A refusal leaves nothing behind.
+    net.zero_grad();
+    backward(data.x, data.y);
+    const Data all = batch(0, 0, 8);
+    cross_entropy(one(all.x), all.y).backward();
+    for (size_t i = 0; i < net.parameters().size(); ++i) {
+      ranks::expect_close(net.parameters()[i].grad(), one.parameters()[i].grad(), 1e-6, "grads");
+    }
+  });
+}
+
+// Backward outside of the compiled forward calls the hooks.
+TEST(DistributedDataParallel, ReducesBehindACompiledForward) {
+  distributed::run_local(2, [](const distributed::Group& world) {
+    Net net, one;
+    set_parameters(net, 0);
+    set_parameters(one, 0);
+    DistributedDataParallel parallel(net);
+    auto forward = mytorch::compile([&](const Tensor& x) { return parallel(x); });
+    for (int call = 0; call < 4; ++call) {
+      net.zero_grad();
+      one.zero_grad();
+      const Data data = batch(call, world.rank() * 4, 4), all = batch(call, 0, 8);
+      cross_entropy(forward(data.x), data.y).backward();
+      cross_entropy(one(all.x), all.y).backward();
+      for (size_t i = 0; i < net.parameters().size(); ++i) {
+        ranks::expect_close(net.parameters()[i].grad(), one.parameters()[i].grad(), 1e-6, "grads");
+      }
+    }
+    ranks::expect(forward.stats().replayed > 0, "nothing was replayed");
+  });
+}
 
 TEST(NoSync, ReducesTheSumOfGradients) {
   distributed::run_local(2, [](const distributed::Group& world) {

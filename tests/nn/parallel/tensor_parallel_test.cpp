@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "mytorch/compile.h"
 #include "mytorch/mytorch.h"
 #include "tests/nn/parallel/ranks.h"
 
@@ -93,6 +94,33 @@ TEST_P(TensorParallel, HasTheLossAndGradientsOfOneRank) {
 INSTANTIATE_TEST_SUITE_P(Layouts, TensorParallel,
                          ::testing::Combine(::testing::Values(1, 2, 4), ::testing::Bool(),
                                             ::testing::Values<int64_t>(0, 1)));
+
+TEST(TensorParallelLayouts, CompiledWithBreaksOrRefused) {
+  distributed::run_local(2, [](const distributed::Group& g) {
+    Whole whole;
+    ColumnParallelLinear up(whole.up, {.group = g});
+    RowParallelLinear down(whole.down, {.group = g});
+    const auto step = [&](const Tensor& x) {
+      up.zero_grad();
+      down.zero_grad();
+      const Tensor loss = down(gelu(up(x))).pow(2).mean();
+      loss.backward();
+      return std::vector<Tensor>{loss.detach(), up.weight.grad().clone(),
+                                 down.weight.grad().clone()};
+    };
+    auto refused = mytorch::compile(step);
+    ranks::expect_error([&] { refused(wave({5, kWidth}, 0)); }, "Group::all_reduce() communicates");
+    auto compiled = mytorch::compile(step, {.allow_breaks = true});
+    for (int call = 0; call < 4; ++call) {
+      const Tensor x = wave({5, kWidth}, call);
+      const std::vector<Tensor> found = compiled(x), expected = step(x);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        expect_close(found[i], expected[i], 1e-6, "call " + std::to_string(call));
+      }
+    }
+    expect(compiled.stats().replayed_segments > 0, "nothing was replayed");
+  });
+}
 
 TEST(TensorParallelLayouts, InputsAndOutputsThatAreNotSplit) {
   Linear up(kWidth, kHidden), down(kHidden, kWidth);
