@@ -7,15 +7,19 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/nn/serialize.h"
 #include "mytorch/ops/copy_.h"
 #include "mytorch/ops/empty.h"
+#include "mytorch/ops/full.h"
 #include "mytorch/ops/to.h"
 
 namespace mytorch::nn {
@@ -23,60 +27,120 @@ namespace {
 
 namespace files = std::filesystem;
 
-int64_t product(const std::vector<int64_t>& sizes, size_t from = 0) {
+int64_t product(const std::vector<int64_t>& sizes) {
   int64_t n = 1;
-  for (size_t i = from; i < sizes.size(); ++i) n *= sizes[i];
+  for (const int64_t size : sizes) n *= size;
   return n;
 }
 
-// Where a part's elements lie among those of the whole tensor, in row-major order: `count` runs of
-// `length` elements, the first at `first`, each `stride` after the one before.
-struct Runs {
-  int64_t count, length, first, stride;
-  int64_t numel() const { return count * length; }
+// The sizes of a part's whole tensor.
+const std::vector<int64_t>& whole_sizes(const TensorPart& part) {
+  return part.outer_sizes.empty() ? part.sizes : part.outer_sizes;
+}
+
+// Where a part's elements lie among those of the whole tensor: at the positions [begin, end) of a
+// block, both in row-major order. The elements of a block are runs of neighbors, in ascending
+// order.
+class Place {
+ public:
+  explicit Place(const TensorPart& part)
+      : sizes_(whole_sizes(part)), origin_(part.origin), extent_(part.sizes) {
+    origin_.resize(sizes_.size());
+    if (part.dim >= 0) {
+      const auto dim = static_cast<size_t>(part.dim);
+      origin_[dim] += part.begin;
+      extent_[dim] = part.end - part.begin;
+    }
+    begin_ = part.dim == TensorPart::kFlat ? part.begin : 0;
+    end_ = part.dim == TensorPart::kFlat ? part.end : product(extent_);
+    // A run goes over the dimensions from run_dim_ on.
+    run_dim_ = sizes_.size();
+    while (run_dim_ > 0) {
+      run_ *= extent_[--run_dim_];
+      if (extent_[run_dim_] != sizes_[run_dim_]) break;
+    }
+  }
+
+  int64_t begin() const { return begin_; }
+  int64_t end() const { return end_; }
+  int64_t numel() const { return end_ - begin_; }
+  // The elements from a position on that are neighbors.
+  int64_t run_at(int64_t position) const {
+    return std::min(run_ - position % run_, end_ - position);
+  }
+  // Returns the position in the whole tensor.
+  int64_t in_whole(int64_t position) const {
+    int64_t place = position % run_, row = position / run_, stride = 1;
+    for (size_t dim = sizes_.size(); dim-- > 0;) {
+      int64_t index = origin_[dim];
+      if (dim < run_dim_) {
+        index += row % extent_[dim];
+        row /= extent_[dim];
+      }
+      place += index * stride;
+      stride *= sizes_[dim];
+    }
+    return place;
+  }
+
+ private:
+  std::vector<int64_t> sizes_, origin_, extent_;
+  int64_t begin_, end_, run_ = 1;
+  size_t run_dim_;
 };
-Runs runs_of(const TensorPart& part) {
-  const int64_t all = product(part.sizes);
-  if (part.dim == TensorPart::kWhole) return {1, all, 0, all};
-  if (part.dim == TensorPart::kFlat) return {1, part.end - part.begin, part.begin, all};
-  const auto dim = static_cast<size_t>(part.dim);
-  const int64_t inner = product(part.sizes, dim + 1), row = part.sizes[dim] * inner;
-  return {row == 0 ? 0 : all / row, (part.end - part.begin) * inner, part.begin * inner, row};
+
+// Calls `common` with the positions in both parts of the elements that they have in common, and how
+// many follow each other, until it returns false.
+template <class F>
+void for_common(const Place& from, const Place& to, F&& common) {
+  for (int64_t i = from.begin(), j = to.begin(); i < from.end() && j < to.end();) {
+    const int64_t n = from.run_at(i), m = to.run_at(j);
+    const int64_t a = from.in_whole(i), b = to.in_whole(j);
+    const int64_t first = std::max(a, b), last = std::min(a + n, b + m);
+    if (first < last && !common(i + first - a, j + first - b, last - first)) return;
+    if (a + n <= b + m) {
+      i += n;
+    } else {
+      j += m;
+    }
+  }
 }
 
 // Copies the elements that two parts of a tensor have in common. Returns their number.
-int64_t copy_common(const Runs& from, const char* source, const Runs& to, char* target,
+int64_t copy_common(const Place& from, const char* source, const Place& to, char* target,
                     int64_t width) {
   int64_t copied = 0;
-  for (int64_t i = 0, j = 0; i < from.count && j < to.count;) {
-    const int64_t a = from.first + i * from.stride, b = to.first + j * to.stride;
-    const int64_t begin = std::max(a, b), end = std::min(a + from.length, b + to.length);
-    if (begin < end) {
-      std::memcpy(target + (j * to.length + begin - b) * width,
-                  source + (i * from.length + begin - a) * width,
-                  static_cast<size_t>((end - begin) * width));
-      copied += end - begin;
-    }
-    if (a + from.length <= b + to.length) {
-      ++i;
-    } else {
-      ++j;
-    }
-  }
+  for_common(from, to, [&](int64_t i, int64_t j, int64_t n) {
+    std::memcpy(target + (j - to.begin()) * width, source + (i - from.begin()) * width,
+                static_cast<size_t>(n * width));
+    copied += n;
+    return true;
+  });
   return copied;
 }
 
-bool overlap(const Runs& from, const Runs& to) {
-  for (int64_t i = 0, j = 0; i < from.count && j < to.count;) {
-    const int64_t a = from.first + i * from.stride, b = to.first + j * to.stride;
-    if (std::max(a, b) < std::min(a + from.length, b + to.length)) return true;
-    if (a + from.length <= b + to.length) {
-      ++i;
-    } else {
-      ++j;
-    }
+bool overlap(const Place& from, const Place& to) {
+  bool found = false;
+  for_common(from, to, [&](int64_t, int64_t, int64_t) {
+    found = true;
+    return false;
+  });
+  return found;
+}
+
+// Throws for a block that is not within its tensor.
+void check_block(const TensorPart& part) {
+  if (part.outer_sizes.empty() && part.origin.empty()) return;
+  bool within =
+      part.outer_sizes.size() == part.sizes.size() && part.origin.size() == part.sizes.size();
+  for (size_t dim = 0; within && dim < part.sizes.size(); ++dim) {
+    within = part.origin[dim] >= 0 && part.sizes[dim] <= part.outer_sizes[dim] &&
+             part.origin[dim] <= part.outer_sizes[dim] - part.sizes[dim];
   }
-  return false;
+  if (!within) {
+    fail(ErrorCode::kValue, "[checkpoint] '", part.name, "' of shape ", shape_str(part.outer_sizes),
+         " has no block of shape ", shape_str(part.sizes), " at ", shape_str(part.origin));
+  }
 }
 
 void check_part(const TensorPart& part) {
@@ -91,17 +155,53 @@ void check_part(const TensorPart& part) {
     fail(ErrorCode::kValue, "[checkpoint] '", part.name, "' of shape ", shape_str(part.sizes),
          " has no part [", part.begin, ", ", part.end, ") of dimension ", part.dim);
   }
-  if (!part.tensor.defined() || part.tensor.numel() != runs_of(part).numel()) {
+  check_block(part);
+  const int64_t numel = Place(part).numel();
+  if (!part.tensor.defined() || part.tensor.numel() != numel) {
     fail(ErrorCode::kShape, "[checkpoint] the part of '", part.name, "' has ",
-         part.tensor.defined() ? part.tensor.numel() : 0, " elements, and its place ",
-         runs_of(part).numel());
+         part.tensor.defined() ? part.tensor.numel() : 0, " elements, and its place ", numel);
+  }
+}
+
+void check_parts(const std::vector<TensorPart>& parts) {
+  std::set<std::string> names;
+  for (const TensorPart& part : parts) {
+    check_part(part);
+    if (names.insert(part.name).second) continue;
+    fail(ErrorCode::kValue, "[checkpoint] there are two parts named '", part.name,
+         "', and a rank's file holds one: join them, or name them differently");
   }
 }
 
 std::string place_text(const TensorPart& part) {
   std::string text = absl::StrCat(part.dim, " ", part.begin, " ", part.end);
   for (const int64_t size : part.sizes) absl::StrAppend(&text, " ", size);
+  if (part.outer_sizes.empty()) return text;
+  text += " of";
+  for (const int64_t size : part.outer_sizes) absl::StrAppend(&text, " ", size);
+  text += " at";
+  for (const int64_t begin : part.origin) absl::StrAppend(&text, " ", begin);
   return text;
+}
+
+// Reads what place_text() has written. Returns whether it is whole.
+bool read_place(const std::string& text, TensorPart* part) {
+  std::istringstream in(text);
+  in >> part->dim >> part->begin >> part->end;
+  if (!in) return false;
+  std::vector<int64_t>* numbers = &part->sizes;
+  for (std::string word; in >> word;) {
+    if (word == "of") {
+      numbers = &part->outer_sizes;
+    } else if (word == "at") {
+      numbers = &part->origin;
+    } else {
+      int64_t number = 0;
+      if (!absl::SimpleAtoi(word, &number)) return false;
+      numbers->push_back(number);
+    }
+  }
+  return true;
 }
 
 // What a file has, without its elements.
@@ -134,49 +234,101 @@ std::map<std::string, std::vector<Piece>> pieces_of(const std::string& given) {
     for (const auto& [tensor, text] : file->metadata()) {
       TensorPart part;
       part.name = tensor;
-      std::istringstream in(text);
-      in >> part.dim >> part.begin >> part.end;
-      if (!in || !file->contains(tensor)) {
+      if (!read_place(text, &part) || !file->contains(tensor)) {
         fail(ErrorCode::kIo, "[checkpoint] ", name, " says '", text, "' about '", tensor,
              "', and not where it belongs");
       }
-      for (int64_t size; in >> size;) part.sizes.push_back(size);
+      check_block(part);
       pieces[tensor].push_back({std::move(part), file});
     }
   }
   return pieces;
 }
 
-// Whether this rank is the first that has a part.
+int64_t hash_of(std::string_view bytes) {
+  return static_cast<int64_t>(std::hash<std::string_view>()(bytes));
+}
+
+int64_t hash_of(const Tensor& tensor) {
+  const Tensor host = tensor.detach().to(kCPU).contiguous();
+  const int64_t type = static_cast<int64_t>(host.dtype());
+  const auto* bytes = static_cast<const char*>(host.raw_data());
+  return hash_of({bytes, static_cast<size_t>(host.nbytes())}) ^ type;
+}
+
+// The numbers that the ranks of a group have, one for each of their parts.
+class NumbersOfRanks {
+ public:
+  NumbersOfRanks(const distributed::Group& group, size_t parts) : group_(group) {
+    const Tensor mine = mytorch::full({1}, static_cast<int64_t>(parts), kInt64);
+    const Tensor counts = mytorch::empty({group.size()}, kInt64, group.device());
+    group.all_gather(counts, mine.to(group.device()));
+    rows_ = counts.to_vector<int64_t>();
+  }
+  // Returns the numbers of each rank.
+  std::vector<std::vector<int64_t>> gather(const std::vector<int64_t>& numbers) const {
+    const Tensor mine = mytorch::empty({static_cast<int64_t>(numbers.size())}, kInt64);
+    std::copy(numbers.begin(), numbers.end(), mine.data<int64_t>());
+    const int64_t total = std::accumulate(rows_.begin(), rows_.end(), int64_t{0});
+    const Tensor all = mytorch::empty({total}, kInt64, group_.device());
+    group_.all_gather_v(all, mine.to(group_.device()), rows_);
+    const std::vector<int64_t> found = all.to_vector<int64_t>();
+    std::vector<std::vector<int64_t>> result;
+    auto at = found.begin();
+    for (const int64_t n : rows_) {
+      result.emplace_back(at, at + n);
+      at += n;
+    }
+    return result;
+  }
+
+ private:
+  const distributed::Group& group_;
+  std::vector<int64_t> rows_;
+};
+
+// Which parts this rank is the first to have. `error` says which of the others has other elements
+// than the first rank, if one does: only one rank's would be written.
 std::vector<bool> mine_to_write(const std::vector<TensorPart>& parts,
-                                const distributed::Group& group) {
-  const Tensor hashes = mytorch::empty({static_cast<int64_t>(parts.size())}, kInt64);
+                                const distributed::Group& group, std::string* error) {
+  const NumbersOfRanks ranks(group, parts.size());
+  std::vector<int64_t> places;
+  for (const TensorPart& part : parts) {
+    places.push_back(hash_of(absl::StrCat(part.name, "\n", place_text(part))));
+  }
+  struct Owner {
+    int rank;
+    size_t number;  // of its part
+    bool alone = true;
+  };
+  std::map<int64_t, Owner> owners;  // by place
+  const std::vector<std::vector<int64_t>> all = ranks.gather(places);
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const std::vector<int64_t>& found = all[static_cast<size_t>(rank)];
+    for (size_t i = 0; i < found.size(); ++i) {
+      const auto [owner, is_new] = owners.try_emplace(found[i], Owner{rank, i});
+      if (!is_new) owner->second.alone = false;
+    }
+  }
+  std::vector<int64_t> elements;
   for (size_t i = 0; i < parts.size(); ++i) {
-    const size_t hash =
-        std::hash<std::string>()(absl::StrCat(parts[i].name, "\n", place_text(parts[i])));
-    hashes.data<int64_t>()[i] = static_cast<int64_t>(hash);
+    elements.push_back(owners.at(places[i]).alone ? 0 : hash_of(parts[i].tensor));
   }
-  const Tensor mine = mytorch::empty({1}, kInt64);
-  mine.data<int64_t>()[0] = static_cast<int64_t>(parts.size());
-  const Tensor counts = mytorch::empty({group.size()}, kInt64, group.device());
-  group.all_gather(counts, mine.to(group.device()));
-  const std::vector<int64_t> rows = counts.to_vector<int64_t>();
-  int64_t total = 0;
-  for (const int64_t n : rows) total += n;
-  const Tensor all = mytorch::empty({total}, kInt64, group.device());
-  group.all_gather_v(all, hashes.to(group.device()), rows);
-  const std::vector<int64_t> found = all.to_vector<int64_t>();
-  std::set<int64_t> before;
-  int64_t at = 0;
-  for (int rank = 0; rank < group.rank(); ++rank) {
-    before.insert(found.begin() + at, found.begin() + at + rows[static_cast<size_t>(rank)]);
-    at += rows[static_cast<size_t>(rank)];
-  }
-  std::vector<bool> result;
+  const std::vector<std::vector<int64_t>> of_ranks = ranks.gather(elements);
+  std::vector<bool> mine;
   for (size_t i = 0; i < parts.size(); ++i) {
-    result.push_back(before.count(hashes.data<int64_t>()[i]) == 0);
+    const Owner& owner = owners.at(places[i]);
+    mine.push_back(owner.rank == group.rank());
+    if (elements[i] == of_ranks[static_cast<size_t>(owner.rank)][owner.number]) continue;
+    if (error->empty()) {
+      *error = absl::StrCat(
+          "[checkpoint] '", parts[i].name, "' has the same place (", place_text(parts[i]),
+          ") on ranks ", owner.rank, " and ", group.rank(),
+          " and other elements: say by block_of() which blocks of the tensor they are, name them "
+          "differently, or, if they should be equal, broadcast them");
+    }
   }
-  return result;
+  return mine;
 }
 
 // Throws on all ranks if one has an error: its own, or that another one failed.
@@ -264,19 +416,34 @@ std::vector<TensorPart> parts_of(const optim::Optimizer& optimizer,
   return parts;
 }
 
+TensorPart block_of(TensorPart part, int64_t dim, int64_t begin, int64_t size) {
+  if (dim < 0 || dim >= static_cast<int64_t>(part.sizes.size())) {
+    fail(ErrorCode::kValue, "[block_of] dim is ", dim, ", and '", part.name, "' has shape ",
+         shape_str(part.sizes), ": give one of its dimensions, from 0");
+  }
+  if (part.outer_sizes.empty()) part.outer_sizes = part.sizes;
+  part.origin.resize(part.sizes.size());
+  part.outer_sizes[static_cast<size_t>(dim)] = size;
+  part.origin[static_cast<size_t>(dim)] += begin;
+  check_block(part);
+  return part;
+}
+
 void save_parts(const std::string& folder, const std::vector<TensorPart>& parts,
                 const distributed::Group& given) {
   const NoGradGuard no_grad;
   const distributed::Group group = given.defined() ? given : distributed::world();
   const std::string fresh = folder + ".new", old = folder + ".old";
   agree(group, error_of([&] {
-          for (const TensorPart& part : parts) check_part(part);
+          check_parts(parts);
           if (group.rank() != 0) return;
           files::remove_all(fresh);
           files::create_directories(fresh);
         }),
         folder);
-  const std::vector<bool> mine = mine_to_write(parts, group);
+  std::string differs;
+  const std::vector<bool> mine = mine_to_write(parts, group, &differs);
+  agree(group, differs, folder);
   agree(group, error_of([&] {
           TensorMap tensors;
           Metadata metadata;
@@ -313,15 +480,16 @@ void load_parts(const std::string& folder, const std::vector<TensorPart>& parts)
     if (found == pieces.end()) {
       fail(ErrorCode::kValue, "[checkpoint] ", folder, " has no '", part.name, "'");
     }
-    const Runs to = runs_of(part);
+    const Place to(part);
     const Tensor value = mytorch::empty(part.tensor.sizes(), part.tensor.dtype());
     int64_t copied = 0;
     for (const Piece& piece : found->second) {
-      if (piece.part.sizes != part.sizes) {
+      if (whole_sizes(piece.part) != whole_sizes(part)) {
         fail(ErrorCode::kShape, "[checkpoint] '", part.name, "' has shape ",
-             shape_str(piece.part.sizes), " in ", folder, " and ", shape_str(part.sizes), " here");
+             shape_str(whole_sizes(piece.part)), " in ", folder, " and ",
+             shape_str(whole_sizes(part)), " here");
       }
-      const Runs from = runs_of(piece.part);
+      const Place from(piece.part);
       if (!overlap(from, to)) continue;
       const Tensor source = piece.file->load(part.name).to(value.dtype());
       if (source.numel() != from.numel()) {
@@ -343,12 +511,20 @@ void load_parts(const std::string& folder, const std::vector<TensorPart>& parts)
 }
 
 void save_sharded(const std::string& folder, const FullyShardedDataParallel& model,
-                  const optim::Optimizer* optimizer) {
+                  const optim::Optimizer* optimizer, const distributed::Group& given) {
+  const distributed::Group group = given.defined() ? given : model.group();
+  const int all = distributed::world().size();
+  if (!given.defined() && group.size() < all) {
+    fail(ErrorCode::kValue, "[save_sharded] the model's group has ", group.size(), " of the ", all,
+         " ranks, and another group might write ", folder,
+         " as well: pass the group of all ranks that write it, distributed::world(), or the "
+         "model's group if it writes alone");
+  }
   std::vector<TensorPart> parts = parts_of(model);
   if (optimizer != nullptr) {
     for (TensorPart& part : parts_of(*optimizer, model)) parts.push_back(std::move(part));
   }
-  save_parts(folder, parts, model.group());
+  save_parts(folder, parts, group);
 }
 
 void load_sharded(const std::string& folder, FullyShardedDataParallel& model,

@@ -26,7 +26,10 @@ class ShardedCheckpoint : public ::testing::Test {
         (files::temp_directory_path() / ("mytorch_sharded_" + std::to_string(::getpid()))).string();
     files::remove_all(folder_);
   }
-  void TearDown() override { files::remove_all(folder_); }
+  void TearDown() override {
+    files::remove_all(folder_);
+    files::remove_all(folder_ + ".new");
+  }
   std::string folder_;
 };
 
@@ -137,6 +140,101 @@ TEST_F(ShardedCheckpoint, ChangesHowTensorsAreSplit) {
       });
     }
   }
+}
+
+// Blocks of ranks along two dimensions, each split further by elements.
+TEST_F(ShardedCheckpoint, ReadsBlocksThatAreSplitFurther) {
+  const std::vector<int64_t> sizes = {5, 6, 7};
+  const Tensor whole = mytorch::arange(210).to(kFloat32).reshape(sizes);
+  // The blocks are 3 and 2 of 5 rows, by 2 of 6 columns; two ranks share each.
+  const auto part_of = [&](const distributed::Group& g) {
+    const int64_t shard = g.rank() % 2, row = g.rank() / 2 % 2, column = g.rank() / 4;
+    const Tensor block = whole.narrow(0, 3 * row, 3 - row).narrow(1, 2 * column, 2);
+    const int64_t n = block.numel(), begin = shard == 0 ? 0 : n / 3, end = shard == 0 ? n / 3 : n;
+    TensorPart part{"x",
+                    block.sizes().vec(),
+                    TensorPart::kFlat,
+                    begin,
+                    end,
+                    block.flatten().narrow(0, begin, end - begin).clone()};
+    return block_of(block_of(std::move(part), 0, 3 * row, 5), 1, 2 * column, 6);
+  };
+  distributed::run_local(12, [&](const distributed::Group& g) {
+    save_parts(folder_, {part_of(g)});
+    TensorPart part = part_of(g);
+    const Tensor expected = part.tensor;
+    part.tensor = mytorch::full(expected.sizes(), -1, kFloat32);
+    load_parts(folder_, {part});
+    expect_close(part.tensor, expected, 0, "the same part");
+    // Rows of a block.
+    const Tensor rows = mytorch::full({1, 6, 2}, -1, kFloat32);
+    load_parts(folder_, {block_of({"x", {5, 6, 2}, 0, 3, 4, rows}, 2, 4, 7)});
+    expect_close(rows, whole.narrow(0, 3, 1).narrow(2, 4, 2), 0, "rows of a block");
+  });
+  const Tensor found = mytorch::zeros(sizes);
+  load_parts(folder_, {{"x", sizes, TensorPart::kWhole, 0, 0, found}});
+  EXPECT_TRUE(mytorch::equal(found, whole));
+  ranks::expect_error([&] { block_of({"x", {3, 2}}, 0, 4, 6); }, "no block of shape (3, 2) at");
+  ranks::expect_error([&] { block_of({"x", {3, 2}}, 2, 0, 6); }, "one of its dimensions");
+}
+
+// Two groups of a model that is split over two others.
+TEST_F(ShardedCheckpoint, ShardsOfSplitLayersAreBlocks) {
+  const Tensor weight = mytorch::arange(96).to(kFloat32).reshape({12, 8});
+  distributed::run_local(4, [&](const distributed::Group& g) {
+    const distributed::DeviceMesh mesh(g, {{"tp", 2}, {"dp", 2}});
+    Linear up(8, 6);  // the rows of this rank of 12
+    const int64_t begin = 6 * mesh.coordinate("tp");
+    up.weight.detach().copy_(weight.narrow(0, begin, 6));
+    up.bias.detach().copy_(weight.narrow(0, begin, 6).select(1, 0));
+    FullyShardedDataParallel parallel(up, {.group = mesh.group("dp")});
+    ranks::expect_error([&] { save_sharded(folder_, parallel); },
+                        "the model's group has 2 of the 4 ranks");
+    // Equal names and places; nothing is lost silently.
+    ranks::expect_error([&] { save_sharded(folder_, parallel, nullptr, g); },
+                        g.rank() < 2 ? "could not write" : "and other elements: say by block_of()");
+    expect(!files::exists(folder_), "a checkpoint was written");
+    const auto parts = [&] {
+      std::vector<TensorPart> parts = parts_of(parallel);
+      for (TensorPart& part : parts) part = block_of(part, 0, begin, 12);
+      return parts;
+    };
+    save_parts(folder_, parts());
+    for (const TensorPart& part : parts()) part.tensor.fill_(-1);
+    load_parts(folder_, parts());
+    const TensorMap state = parallel.full_state_dict();
+    expect_close(state.at("weight"), weight.narrow(0, begin, 6), 0, "the weight");
+    expect_close(state.at("bias"), weight.narrow(0, begin, 6).select(1, 0), 0, "the bias");
+  });
+  Linear whole(8, 12);
+  load_parts(folder_, parts_of(whole));
+  EXPECT_TRUE(mytorch::equal(whole.weight.detach(), weight));
+  EXPECT_TRUE(mytorch::equal(whole.bias.detach(), weight.select(1, 0)));
+}
+
+// One of the ranks alone would be written.
+TEST_F(ShardedCheckpoint, RefusesEqualPlacesWithOtherElements) {
+  std::vector<std::string> messages(3);
+  distributed::run_local(3, [&](const distributed::Group& g) {
+    const Tensor x = mytorch::full({4}, g.rank() == 1 ? 2.0 : 1.0);
+    try {
+      save_parts(folder_, {{"x", {4}, TensorPart::kWhole, 0, 0, x}});
+    } catch (const Error& error) {
+      messages[static_cast<size_t>(g.rank())] = error.what();
+    }
+    ranks::expect_error(
+        [&] {
+          save_parts(folder_, {{"x", {4}, 0, 0, 2, mytorch::ones({2})},
+                               {"x", {4}, 0, 2, 4, mytorch::ones({2})}});
+        },
+        "two parts named 'x'");
+  });
+  EXPECT_NE(messages[0].find("rank 1 could not write"), std::string::npos) << messages[0];
+  EXPECT_NE(messages[1].find("'x' has the same place (-2 0 0 4) on ranks 0 and 1"),
+            std::string::npos)
+      << messages[1];
+  EXPECT_NE(messages[2].find("rank 1 could not write"), std::string::npos) << messages[2];
+  EXPECT_FALSE(files::exists(folder_));
 }
 
 TEST_F(ShardedCheckpoint, AFailureKeepsTheEarlierOne) {
