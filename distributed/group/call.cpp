@@ -28,7 +28,7 @@ struct Work::State {
   // On a device: what the waiting stream waits for.
   std::shared_ptr<GroupState> group;
   void* event = nullptr;
-  uint64_t number = 0;
+  uint64_t record = 0;
 
   ~State() {
     if (event == nullptr) return;
@@ -41,7 +41,7 @@ struct Work::State {
     if (group->session != nullptr) {
       const std::lock_guard<std::mutex> lock(group->progress_mutex);
       for (Pending& item : group->pending) {
-        if (item.number == number) item.kept = std::move(kept);
+        if (item.record == record) item.kept = std::move(kept);
       }
       return;
     }
@@ -173,8 +173,10 @@ bool checks() {
   return on;
 }
 
-std::string place(const GroupState& state, uint64_t number) {
-  return absl::StrCat("rank ", state.rank, " of group ", state.name, ", call #", number);
+std::string place(const GroupState& state, const CallName& name) {
+  const std::string who = absl::StrCat("rank ", state.rank, " of group ", state.name, ", ");
+  if (!name.messages.empty()) return who + name.text(state.rank);
+  return absl::StrCat(who, "call #", name.number, ", ", name.signature.text());
 }
 
 mt_comm_call call_of(const GroupState& state, void* stream) {
@@ -191,16 +193,14 @@ mt_comm_call call_of(const GroupState& state, void* stream) {
 CallSite caller(const CallSite& noted) { return noted.known() ? noted : CallSite::here(); }
 
 // Throws the Error of a call that failed, and ends the group.
-[[noreturn]] void fail_call(GroupState& state, uint64_t number, const Signature& signature,
-                            const CallSite& site, int status) {
-  const std::string op = signature.op;
+[[noreturn]] void fail_call(GroupState& state, const CallName& name, int status) {
+  const std::string op = name.signature.op;
   const std::string message = take_host_error();
-  const std::string what =
-      absl::StrCat(place(state, number), ", ", signature.text(), called_from(caller(site)));
+  const std::string what = absl::StrCat(place(state, name), called_from(caller(name.site)));
   if (status == MT_COMM_TIMEOUT) {
     std::string text =
         absl::StrCat("[", op, "] ", what, ": not finished within ", state.session->timeout(),
-                     " s: ", state.session->diagnose(state, number, signature));
+                     " s: ", state.session->diagnose(state, name));
     try {
       state.session->store()->set(failure_key(state), text);
     } catch (const Error&) {  // the others find out by themselves
@@ -232,9 +232,9 @@ CallSite caller(const CallSite& noted) { return noted.known() ? noted : CallSite
 }
 
 // Compares the signatures of all ranks, each of which throws if they differ.
-void compare(GroupState& state, uint64_t number, const Signature& signature, const CallSite& site,
-             const mt_comm_call& call) {
+void compare(GroupState& state, const CallName& name, const mt_comm_call& call) {
   const mt_comm& comm = state.engine->comm;
+  const Signature& signature = name.signature;
   std::vector<Signature> all(static_cast<size_t>(state.size));
   const auto bytes = static_cast<int64_t>(sizeof(Signature));
   const mt_dtype byte{MT_UINT, 8, 1};
@@ -253,13 +253,13 @@ void compare(GroupState& state, uint64_t number, const Signature& signature, con
       std::memcpy(all.data(), back.raw_data(), all.size() * sizeof(Signature));
     }
   }
-  if (status != MT_OK) fail_call(state, number, signature, site, status);
+  if (status != MT_OK) fail_call(state, name, status);
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
-    const std::string here = caller(site).text();
+    const std::string here = caller(name.site).text();
     const std::string text = absl::StrCat(
-        "[", signature.op, "] the ranks of group ", state.name, " disagree about call #", number,
-        ": rank 0 calls ", all[0].text(), "; rank ", rank, " calls ", all[rank].text(),
+        "[", signature.op, "] the ranks of group ", state.name, " disagree about call #",
+        name.number, ": rank 0 calls ", all[0].text(), "; rank ", rank, " calls ", all[rank].text(),
         here.empty() ? "" : absl::StrCat("; rank ", state.rank, " calls from ", here));
     state.fail(text);
     throw Error(ErrorCode::kValue, text);
@@ -267,39 +267,39 @@ void compare(GroupState& state, uint64_t number, const Signature& signature, con
 }
 
 struct Begun {
-  uint64_t number;
+  CallName name;
   uint64_t record;
 };
 
-Begun begin(GroupState& state, const Signature& signature, const CallSite& site, void* stream) {
+Begun begin(GroupState& state, const Call& call, void* stream) {
   if (state.failed) {
-    fail(ErrorCode::kIo, "[", signature.op, "] group ", state.name,
+    fail(ErrorCode::kIo, "[", call.signature.op, "] group ", state.name,
          " has failed and takes no more calls: ", state.reason());
   }
-  const uint64_t number = ++state.sequence;
-  const uint64_t record = recorder().start(state.name, state.rank, number, signature, site);
+  if (call.peers.empty()) ++state.sequence;
+  CallName name{state.sequence, call.signature, {}, call.site};
   {
     const std::lock_guard<std::mutex> lock(state.progress_mutex);
-    state.number = number;
-    state.signature = signature;
+    for (const int peer : call.peers) name.messages.push_back({peer, ++state.messages[peer]});
+    state.last = name;
     state.under_way = true;
     state.since = Clock::now();
   }
-  if (checks() && state.size > 1 && signature.ndim != Signature::kNotCompared) {
+  const uint64_t record = recorder().start(state.name, state.rank, name);
+  if (checks() && state.size > 1 && call.peers.empty()) {
     try {
-      compare(state, number, signature, site, call_of(state, stream));
+      compare(state, name, call_of(state, stream));
     } catch (const Error&) {
       recorder().finish(record, CallState::kFailed);
       throw;
     }
   }
-  return {number, record};
+  return {std::move(name), record};
 }
 
-void run_on_host(GroupState& state, const Signature& signature, const CallSite& site,
-                 const Start& start) {
+void run_on_host(GroupState& state, const Call& call, const Start& start) {
   const std::lock_guard<std::mutex> lock(state.call_mutex);
-  const Begun begun = begin(state, signature, site, nullptr);
+  const Begun begun = begin(state, call, nullptr);
   take_host_error();
   const int status = start(call_of(state, nullptr));
   {
@@ -307,7 +307,7 @@ void run_on_host(GroupState& state, const Signature& signature, const CallSite& 
     state.under_way = false;
   }
   recorder().finish(begun.record, status == MT_OK ? CallState::kDone : CallState::kFailed);
-  if (status != MT_OK) fail_call(state, begun.number, signature, site, status);
+  if (status != MT_OK) fail_call(state, begun.name, status);
 }
 
 void device_step(int status, const char* what) {
@@ -318,9 +318,8 @@ void device_step(int status, const char* what) {
 // Queues the call on the thread's stream or, if `async`, on the group's own. Work keeps the
 // operands until a stream waits for it; memory that is freed afterwards is used again in the order
 // of the stream.
-Work run_on_stream(const std::shared_ptr<GroupState>& shared, const Signature& signature,
-                   const CallSite& site, const Start& start, std::vector<Tensor> kept,
-                   std::function<void()> finish, bool async) {
+Work run_on_stream(const std::shared_ptr<GroupState>& shared, const Call& call, const Start& start,
+                   std::vector<Tensor> kept, std::function<void()> finish, bool async) {
   GroupState& state = *shared;
   const std::lock_guard<std::mutex> lock(state.call_mutex);
   const DeviceType& type = device_type(state.slot);
@@ -336,12 +335,12 @@ Work run_on_stream(const std::shared_ptr<GroupState>& shared, const Signature& s
     device_step(type.ops->wait_event(type.self, device.index, stream, ready), "order a collective");
     type.ops->destroy_event(type.self, ready);
   }
-  const Begun begun = begin(state, signature, site, stream);
+  const Begun begun = begin(state, call, stream);
   take_host_error();
   const int status = start(call_of(state, stream));
   if (status != MT_OK) {
     recorder().finish(begun.record, CallState::kFailed);
-    fail_call(state, begun.number, signature, site, status);
+    fail_call(state, begun.name, status);
   }
   if (state.session != nullptr && num_captures() == 0) {
     const double seconds = state.session->timeout();
@@ -350,7 +349,7 @@ Work run_on_stream(const std::shared_ptr<GroupState>& shared, const Signature& s
                     : Clock::time_point::max();
     void* event = type.ops->record_event(type.self, device.index, stream);
     const std::lock_guard<std::mutex> progress(state.progress_mutex);
-    state.pending.push_back({event, deadline, begun.number, begun.record, signature, site, {}});
+    state.pending.push_back({event, deadline, begun.record, begun.name, {}});
   } else {
     recorder().finish(begun.record, CallState::kDone);
   }
@@ -360,7 +359,7 @@ Work run_on_stream(const std::shared_ptr<GroupState>& shared, const Signature& s
   }
   auto work = std::make_shared<Work::State>();
   work->group = shared;
-  work->number = begun.number;
+  work->record = begun.record;
   work->kept = std::move(kept);
   work->finish = std::move(finish);
   work->event = type.ops->record_event(type.self, device.index, stream);
@@ -369,15 +368,16 @@ Work run_on_stream(const std::shared_ptr<GroupState>& shared, const Signature& s
 
 }  // namespace
 
-Work run_call(const std::shared_ptr<GroupState>& state, const Signature& signature, Start start,
+Work run_call(const std::shared_ptr<GroupState>& state, const Call& made, Start start,
               std::vector<Tensor> kept, std::function<void()> finish, bool async) {
+  Call call = made;
   const bool notes = checks() || (state->session != nullptr && state->session->notes_callers());
-  const CallSite site = notes ? CallSite::here() : CallSite();
+  if (notes) call.site = CallSite::here();
   if (!state->device.is_cpu()) {
-    return run_on_stream(state, signature, site, start, std::move(kept), std::move(finish), async);
+    return run_on_stream(state, call, start, std::move(kept), std::move(finish), async);
   }
   if (!async && state->worker == nullptr) {
-    run_on_host(*state, signature, site, start);
+    run_on_host(*state, call, start);
     if (finish != nullptr) finish();
     return Work();
   }
@@ -387,10 +387,10 @@ Work run_call(const std::shared_ptr<GroupState>& state, const Signature& signatu
   work->kept = std::move(kept);
   work->finish = std::move(finish);
   // The job must not keep the group: its worker would wait for itself.
-  state->worker->add([state = state.get(), signature, site, start = std::move(start), work] {
+  state->worker->add([state = state.get(), call, start = std::move(start), work] {
     std::exception_ptr error;
     try {
-      run_on_host(*state, signature, site, start);
+      run_on_host(*state, call, start);
     } catch (...) {
       error = std::current_exception();
     }

@@ -100,7 +100,7 @@ Work run(const std::shared_ptr<GroupState>& state, const Collective& collective,
   if (is_elsewhere(*state, {out.tensor(), in.tensor()})) {
     return copy_alone(out.tensor(), in.tensor(), collective.reduction.scale);
   }
-  return run_call(state, collective.signature(out.memory(), in.memory()),
+  return run_call(state, {collective.signature(out.memory(), in.memory())},
                   collective.start(*state, out.memory(), in.memory()),
                   {out.tensor(), in.tensor(), out.memory(), in.memory()},
                   collective.writes(*state) ? out.write_back() : nullptr, async);
@@ -246,7 +246,7 @@ void Group::barrier() const {
   GroupState& state = checked(state_, "barrier");
   need(state.engine->comm.barrier != nullptr, state, "barrier");
   run_call(
-      state_, signature_of("barrier"),
+      state_, {signature_of("barrier")},
       [&state](const mt_comm_call& call) {
         return state.engine->comm.barrier(state.engine->comm.self, state.group, &call);
       },
@@ -272,6 +272,7 @@ Work Group::exchange(const std::vector<Message>& messages, bool async) const {
   const mt_comm& comm = state.engine->comm;
   need(comm.send != nullptr && comm.recv != nullptr, state, op);
   if (messages.size() != 1) need(comm.begin != nullptr, state, op);
+  Call call{messages.size() == 1 ? signature_for(op, messages[0].tensor) : signature_of(op)};
   std::vector<Buffer> buffers;
   std::vector<Tensor> kept;
   for (const Message& message : messages) {
@@ -280,6 +281,7 @@ Work Group::exchange(const std::vector<Message>& messages, bool async) const {
       fail(ErrorCode::kValue, "[", op, "] rank ", state.rank,
            " names itself: copy the tensor, or use exchange");
     }
+    if (message.peer != state.rank) call.peers.push_back(message.peer);
     buffers.emplace_back(message.tensor, state, "tensor", op);
     kept.push_back(buffers.back().memory());
   }
@@ -287,14 +289,8 @@ Work Group::exchange(const std::vector<Message>& messages, bool async) const {
                   [&](const Message& message) { return is_elsewhere(state, {message.tensor}); })) {
     return exchange_alone(messages);
   }
-  Signature signature = signature_of(op);
-  if (messages.size() == 1) {
-    signature = signature_for(op, messages[0].tensor);
-    signature.root = messages[0].peer;
-  }
-  signature.ndim = Signature::kNotCompared;  // not all ranks make the call
   return run_call(
-      state_, signature,
+      state_, call,
       [&state, messages, buffers](const mt_comm_call& call) {
         const mt_comm& comm = state.engine->comm;
         int status = MT_OK;
@@ -335,7 +331,7 @@ Group Group::split(std::optional<int> color, int key) const {
   const std::vector<int64_t> all = gather_ints(*this, {color.value_or(-1), key, state.rank});
   mt_group* part = nullptr;
   run_call(
-      state_, signature_of(op),
+      state_, {signature_of(op)},
       [&](const mt_comm_call& call) {
         return state.engine->comm.split(state.engine->comm.self, state.group, color.value_or(-1),
                                         key, &call, &part);

@@ -1,5 +1,9 @@
 // The thread of a rank that watches its groups, and the search for the rank that hangs.
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <sstream>
 #include <utility>
 
 #include "core/runtime/device_registry.h"
@@ -16,6 +20,51 @@ std::string call_key(const GroupState& state, int rank) {
   return absl::StrCat("call/", state.name, "/", rank);
 }
 std::string ended_key(int rank) { return absl::StrCat("ended/", rank); }
+
+// Whether a rank makes a call: all do, but messages are those of two.
+bool makes(const CallName& call, int rank) {
+  return call.messages.empty() ||
+         std::any_of(call.messages.begin(), call.messages.end(),
+                     [&](const CallName::Message& message) { return message.peer == rank; });
+}
+
+// What a rank publishes: the number of its last call of all ranks, whether its last call is under
+// way, and that call; and a line of the ranks with which it had messages, and how many.
+struct Progress {
+  uint64_t number = 0;
+  bool under_way = false;
+  std::string call = "#0";
+  std::map<int, uint64_t> messages;
+
+  explicit Progress(const std::string& text) {
+    const size_t space = text.find(' '), end = text.find('\n');
+    if (space == std::string::npos || end == std::string::npos) return;  // no call yet
+    number = std::strtoull(text.c_str(), nullptr, 10);
+    const std::string last = text.substr(space + 1, end - space - 1);
+    under_way = last.starts_with("under way ");
+    call = last.substr(std::strlen(under_way ? "under way " : "finished "));
+    std::istringstream in(text.substr(end + 1));
+    char colon = 0;
+    uint64_t count = 0;
+    for (int peer = 0; in >> peer >> colon >> count;) messages[peer] = count;
+  }
+
+  // Whether this is the progress of a rank that has come to a call which `asking` makes.
+  bool has_come(int asking, int rank, const CallName& call_of_asking) const {
+    if (call_of_asking.messages.empty()) return number >= call_of_asking.number;
+    const auto found = messages.find(asking);
+    uint64_t most = 0;
+    for (const CallName::Message& message : call_of_asking.messages) {
+      if (message.peer == rank) most = std::max(most, message.number);
+    }
+    return found != messages.end() && found->second >= most;
+  }
+  // Whether the rank makes another call of all ranks with the same number.
+  bool is_other(int asking, const CallName& call_of_asking) const {
+    return call_of_asking.messages.empty() && number == call_of_asking.number &&
+           call.starts_with("#") && call != call_of_asking.text(asking);
+  }
+};
 
 }  // namespace
 
@@ -63,8 +112,9 @@ void Session::publish(GroupState& state) {
   std::string text;
   {
     const std::lock_guard<std::mutex> lock(state.progress_mutex);
-    text = absl::StrCat(state.number, " ", state.under_way ? "under way" : "finished", " ",
-                        state.signature.text());
+    text = absl::StrCat(state.last.number, " ", state.under_way ? "under way" : "finished", " ",
+                        state.last.text(state.rank), "\n");
+    for (const auto& [peer, count] : state.messages) absl::StrAppend(&text, peer, ":", count, " ");
     if (text == state.published) return;
     state.published = text;
   }
@@ -111,22 +161,24 @@ void Session::look_after(GroupState& state, const std::vector<int>& lost) {
   // A rank that has left will not come to a call that is under way.
   Clock::time_point since;
   bool under_way = false;
-  uint64_t number = 0;
+  CallName last;
   {
     const std::lock_guard<std::mutex> lock(state.progress_mutex);
     under_way = state.under_way;
     since = state.since;
-    number = state.number;
+    last = state.last;
   }
   if (under_way && Clock::now() - since > std::chrono::seconds(1) && store_->add("ended", 0) > 0) {
     for (int rank = 0; rank < state.size; ++rank) {
+      if (!makes(last, rank)) continue;
       if (!store_->find(ended_key(state.world_ranks[static_cast<size_t>(rank)])).has_value())
         continue;
       // A rank that ended because the group had failed has said so before.
       std::string why = store_->find(failure_key(state)).value_or("");
       if (why.empty()) {
-        why = absl::StrCat("rank ", rank, " of group ", state.name,
-                           " has ended without coming to call #", number);
+        why = absl::StrCat(
+            "rank ", rank, " of group ", state.name, " has ended without coming to ",
+            last.messages.empty() ? absl::StrCat("call #", last.number) : last.text(state.rank));
         // The others may notice that the group ends before they notice why.
         try {
           store_->set(failure_key(state), why);
@@ -160,16 +212,15 @@ void Session::look_after(GroupState& state, const std::vector<int>& lost) {
                          ? state.engine->comm.async_error(state.engine->comm.self, state.group)
                          : MT_OK;
   if (status != MT_OK && status != MT_COMM_PENDING) {
-    state.fail(absl::StrCat("the engine reports status ", status, " after call #", number));
+    state.fail(absl::StrCat("the engine reports status ", status, " after call #", last.number));
   } else if (late.has_value()) {
-    state.fail(absl::StrCat("rank ", state.rank, " of group ", state.name, ", call #", late->number,
-                            ", ", late->signature.text(), called_from(late->site),
-                            ": not finished within ", timeout_,
-                            " s: ", diagnose(state, late->number, late->signature)));
+    state.fail(absl::StrCat("rank ", state.rank, " of group ", state.name, ", call ",
+                            late->name.text(state.rank), called_from(late->name.site), ": not finished within ", timeout_,
+                            " s: ", diagnose(state, late->name)));
   }
 }
 
-std::string Session::diagnose(GroupState& state, uint64_t number, const Signature& signature) {
+std::string Session::diagnose(GroupState& state, const CallName& call) {
   std::vector<std::string> found;
   try {
     publish(state);
@@ -181,7 +232,7 @@ std::string Session::diagnose(GroupState& state, uint64_t number, const Signatur
     std::this_thread::sleep_for(6 * kTick);
     const std::vector<int> lost = store_->lost_ranks();
     for (int rank = 0; rank < state.size; ++rank) {
-      if (rank == state.rank) continue;
+      if (rank == state.rank || !makes(call, rank)) continue;
       const int in_world = state.world_ranks[static_cast<size_t>(rank)];
       const std::string who = absl::StrCat("rank ", rank);
       if (std::find(lost.begin(), lost.end(), in_world) != lost.end()) {
@@ -194,20 +245,15 @@ std::string Session::diagnose(GroupState& state, uint64_t number, const Signatur
       }
       const std::string beat = store_->find(beat_key(in_world)).value_or("");
       const bool silent = beat == beats[static_cast<size_t>(rank)];
-      const std::string last = store_->find(call_key(state, rank)).value_or("0 finished ");
-      const uint64_t reached = std::strtoull(last.c_str(), nullptr, 10);
-      const std::string what = last.substr(last.find(' ') + 1);
-      const std::string its_call = what.substr(what.rfind("finished ", 0) == 0 ? 9 : 10);
+      const Progress progress(store_->find(call_key(state, rank)).value_or(""));
       if (silent) {
-        found.push_back(absl::StrCat(who,
-                                     " does not answer: it is stopped or cut off, after call #",
-                                     reached, its_call.empty() ? "" : " ", its_call));
-      } else if (reached < number) {
-        found.push_back(absl::StrCat(
-            who, " has not come: its last call is #", reached, its_call.empty() ? "" : " ",
-            its_call, what.rfind("finished", 0) == 0 ? ", finished" : ", under way"));
-      } else if (reached == number && its_call != signature.text()) {
-        found.push_back(absl::StrCat(who, " calls ", its_call, " as #", number));
+        found.push_back(absl::StrCat(who, " does not answer: it is stopped or cut off, after call ",
+                                     progress.call));
+      } else if (!progress.has_come(state.rank, rank, call)) {
+        found.push_back(absl::StrCat(who, " has not come: its last call is ", progress.call, ", ",
+                                     progress.under_way ? "under way" : "finished"));
+      } else if (progress.is_other(state.rank, call)) {
+        found.push_back(absl::StrCat(who, " calls ", progress.call));
       }
     }
   } catch (const Error& error) {

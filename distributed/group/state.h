@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -41,8 +42,8 @@ class Session {
   void watch(const std::shared_ptr<GroupState>& state);
   // Publishes what the rank does now in a group.
   void publish(GroupState& state);
-  // Says for each rank of the group that has not come to call `number` where it is instead.
-  std::string diagnose(GroupState& state, uint64_t number, const Signature& signature);
+  // Says for each rank of the group that has not come to a call where it is instead.
+  std::string diagnose(GroupState& state, const CallName& call);
   // Leaves: ends the thread, and waits for the others to leave if this process serves the store.
   // Must come before the last reference goes, because the thread may hold it for a moment.
   void stop();
@@ -83,10 +84,8 @@ class Worker {
 struct Pending {
   void* event;
   Clock::time_point deadline;
-  uint64_t number;
   uint64_t record;
-  Signature signature;
-  CallSite site;
+  CallName name;
   std::vector<Tensor> kept;  // operands of a Work that nobody waited for
 };
 
@@ -104,16 +103,16 @@ struct GroupState {
   std::vector<int> world_ranks;      // by rank of this group
   std::shared_ptr<Session> session;  // null for a rank alone
 
-  std::mutex call_mutex;  // one call at a time
-  std::atomic<uint64_t> sequence{0};
+  std::mutex call_mutex;              // one call at a time
+  std::atomic<uint64_t> sequence{0};  // without messages
   std::atomic<uint64_t> splits{0};
   std::unique_ptr<Worker> worker;
   void* stream = nullptr;  // of asynchronous calls on a device
 
   // Of the last call; for the session's thread.
   std::mutex progress_mutex;
-  uint64_t number = 0;
-  Signature signature;
+  CallName last;
+  std::map<int, uint64_t> messages;  // how many there were, by the other rank
   bool under_way = false;
   Clock::time_point since;
   std::string published;
@@ -131,11 +130,18 @@ struct GroupState {
 // The store's key under which a rank that ends a group says why, before it does.
 std::string failure_key(const GroupState& state);
 
-// Runs a call of the group: numbers and records it, compares signatures if
+// What a call tells the other ranks that make it.
+struct Call {
+  Signature signature;
+  std::vector<int> peers = {};  // of messages: the other rank of each
+  CallSite site = {};           // set by run_call, if the program notes it
+};
+
+// Runs a call of the group: numbers and records it, compares what ranks must agree on if
 // MYTORCH_DISTRIBUTED_CHECK=1, and turns its status into an Error. `start` calls the engine; `kept`
 // are the operands; `finish` runs on the caller's thread when results may be read.
 using Start = std::function<int(const mt_comm_call& call)>;
-Work run_call(const std::shared_ptr<GroupState>& state, const Signature& signature, Start start,
+Work run_call(const std::shared_ptr<GroupState>& state, const Call& call, Start start,
               std::vector<Tensor> kept, std::function<void()> finish, bool async);
 
 // Joins the ranks of a session. The engine's id goes through the store.

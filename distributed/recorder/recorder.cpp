@@ -63,16 +63,23 @@ bool Signature::operator==(const Signature& other) const {
          std::equal(sizes, sizes + kDims, other.sizes);
 }
 
-uint64_t Recorder::start(const std::string& group, int rank, uint64_t number,
-                         const Signature& signature, const CallSite& site) {
+std::string CallName::text(int rank) const {
+  std::string text = signature.text();
+  if (messages.empty()) return absl::StrCat("#", number, text.empty() ? "" : " ", text);
+  for (const Message& message : messages) {
+    absl::StrAppend(&text, ", message #", message.number, " of ranks ",
+                    std::min(rank, message.peer), " and ", std::max(rank, message.peer));
+  }
+  return text;
+}
+
+uint64_t Recorder::start(const std::string& group, int rank, const CallName& name) {
   const int64_t now = now_ns();
   const std::lock_guard<std::mutex> lock(mutex_);
   RecordedCall& call = calls_[next_ % kCalls];
   call.group = group;
   call.rank = rank;
-  call.number = number;
-  call.signature = signature;
-  call.site = site;
+  call.name = name;
   call.state = CallState::kStarted;
   call.start_ns = now;
   call.end_ns = 0;
@@ -102,14 +109,15 @@ std::string Recorder::text() const {
   for (const RecordedCall& call : calls()) {
     char time[64];
     std::snprintf(time, sizeof(time), "%.3f", static_cast<double>(call.start_ns) / 1e9);
-    absl::StrAppend(&text, time, " rank ", call.rank, " ", call.group, " #", call.number, " ",
-                    call.signature.text(), ": ", kStates[static_cast<int>(call.state)]);
+    absl::StrAppend(&text, time, " rank ", call.rank, " ", call.group, " ",
+                    call.name.text(call.rank), ": ", kStates[static_cast<int>(call.state)]);
     if (call.end_ns != 0) {
       std::snprintf(time, sizeof(time), " after %.3f ms",
                     static_cast<double>(call.end_ns - call.start_ns) / 1e6);
       text += time;
     }
-    if (call.site.known()) absl::StrAppend(&text, ", called from ", call.site.text());
+    const CallSite& site = call.name.site;
+    if (site.known()) absl::StrAppend(&text, ", called from ", site.text());
     text += "\n";
   }
   return text;

@@ -17,7 +17,6 @@ namespace mytorch::distributed {
 // fields are zero.
 struct Signature {
   static constexpr int kDims = 6;
-  static constexpr int kNotCompared = -2;  // as `ndim`: of a call that not all ranks make
   char op[24] = {};
   int32_t dtype = -1;
   int32_t reduction = -1;
@@ -32,14 +31,28 @@ struct Signature {
 };
 Signature signature_of(const char* op);
 
+// A call as ranks speak of it. Calls of all ranks are numbered in each group, and messages in each
+// pair of ranks, because the others do not count them.
+struct CallName {
+  struct Message {
+    int peer;
+    uint64_t number;  // of those between the two ranks
+  };
+  uint64_t number = 0;  // of the last call of all ranks
+  Signature signature = {};
+  std::vector<Message> messages = {};  // if there are any, only these ranks make the call
+  CallSite site = {};                  // where the program noted it
+
+  // "#3 all_reduce float32 (3, 4) sum", or "send float32 (4,), message #2 of ranks 0 and 1"
+  std::string text(int rank) const;
+};
+
 enum class CallState : uint8_t { kStarted, kDone, kFailed };
 
 struct RecordedCall {
   std::string group;
   int rank = 0;
-  uint64_t number = 0;
-  Signature signature;
-  CallSite site;  // where the program noted it
+  CallName name;
   CallState state = CallState::kStarted;
   int64_t start_ns = 0;
   int64_t end_ns = 0;
@@ -49,8 +62,7 @@ class Recorder {
  public:
   static constexpr size_t kCalls = 1000;
   // Returns a number for `finish`.
-  uint64_t start(const std::string& group, int rank, uint64_t number, const Signature& signature,
-                 const CallSite& site);
+  uint64_t start(const std::string& group, int rank, const CallName& name);
   void finish(uint64_t id, CallState state);
   std::vector<RecordedCall> calls() const;  // the oldest first
   std::string text() const;

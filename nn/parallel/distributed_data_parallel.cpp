@@ -98,6 +98,8 @@ struct DistributedDataParallel::Reducer {
   // A parameter has its gradient.
   void arrived(size_t number) {
     if (!sync) return;
+    // Before anything is noted: a refusal in the middle of a backward would spoil the next one.
+    if (order.empty() && !begun) check_effect("DistributedDataParallel", "reduces gradients");
     if (options.static_graph) {
       arrived_again(number);
       return;
@@ -108,8 +110,6 @@ struct DistributedDataParallel::Reducer {
            "every parameter. Use no_sync() to add up gradients");
     }
     const bool first = order.empty();
-    // Before anything is noted: a refusal in the middle of a backward would spoil the next one.
-    if (first) check_effect("DistributedDataParallel", "reduces gradients");
     complete(number);
     if (options.find_unused_parameters) {
       if (first) {

@@ -126,6 +126,63 @@ TEST(Failures, ADelayedRankIsNamedWithinTheDeadline) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
 }
 
+// Messages are counted by the two ranks alone.
+TEST(Failures, MessagesDoNotMakeOthersLate) {
+  std::atomic<int> failed = 0;
+  const auto messages = failures(3, 1, [&](const Group& g) {
+    g.barrier();
+    const Tensor x = mytorch::ones({2});
+    for (int i = 0; i < 5 && g.rank() < 2; ++i) {
+      if (g.rank() == 0) g.send(x, 1);
+      if (g.rank() == 1) g.recv(x, 0);
+    }
+    bodies::expect(g.sequence() == 1, "messages are counted as calls of all ranks");
+    while (g.rank() == 2 && failed < 2) std::this_thread::yield();
+    try {
+      g.all_reduce(x);
+    } catch (const Error&) {
+      ++failed;
+      throw;
+    }
+  });
+  for (const int rank : {0, 1}) {
+    const std::string& message = messages[static_cast<size_t>(rank)];
+    EXPECT_NE(message.find("call #2, all_reduce float32 (2,) sum: not finished"), std::string::npos)
+        << message;
+    EXPECT_NE(message.find("rank 2 has not come: its last call is #1 barrier, finished"),
+              std::string::npos)
+        << message;
+    EXPECT_EQ(message.find(rank == 0 ? "rank 1 has" : "rank 0 has"), std::string::npos) << message;
+  }
+  const std::string text = flight_record();
+  EXPECT_NE(text.find("rank 1 world recv float32 (2,), message #5 of ranks 0 and 1: done"),
+            std::string::npos)
+      << text.substr(text.size() - std::min<size_t>(text.size(), 2000));
+}
+
+TEST(Failures, AMessageNamesTheOtherRankAlone) {
+  std::atomic<bool> failed = false;
+  const auto messages = failures(3, 1, [&](const Group& g) {
+    const Tensor x = mytorch::ones({2});
+    if (g.rank() == 0) g.send(x, 2);
+    if (g.rank() == 2) g.recv(x, 0);
+    while (g.rank() != 0 && !failed) std::this_thread::yield();
+    if (g.rank() != 0) return;
+    try {
+      g.recv(x, 1);
+    } catch (const Error&) {
+      failed = true;
+      throw;
+    }
+  });
+  EXPECT_NE(messages[0].find("rank 0 of group world, recv float32 (2,), message #1 of ranks 0 and "
+                             "1: not finished within 1 s: rank 1 has not come: its last call is "
+                             "#0, finished"),
+            std::string::npos)
+      << messages[0];
+  EXPECT_EQ(messages[0].find("rank 2"), std::string::npos) << messages[0];
+}
+
 TEST(Failures, ARankThatLeavesIsNamed) {
   const auto messages = failures(3, 30, [](const Group& g) {
     if (g.rank() != 1) g.all_reduce(mytorch::ones({7}));

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <thread>
+#include <utility>
 
 #include "distributed/group/state.h"
 
@@ -10,7 +11,7 @@ namespace {
 
 // A group of an engine that does nothing, whose rank 1 waits in a call. Returns the reason by which
 // its session ends it.
-std::string reason_of(const std::shared_ptr<Store>& store) {
+std::string reason_of(const std::shared_ptr<Store>& store, CallName call = {.number = 7}) {
   Engine engine;
   engine.comm.abort = [](void*, mt_group*) {};
   engine.comm.destroy = [](void*, mt_group*) {};
@@ -19,7 +20,7 @@ std::string reason_of(const std::shared_ptr<Store>& store) {
                                                   std::vector<int>{0, 1, 2}, session);
   {
     const std::lock_guard<std::mutex> lock(state->progress_mutex);
-    state->number = 7;
+    state->last = std::move(call);
     state->under_way = true;
     state->since = Clock::now() - std::chrono::seconds(10);
   }
@@ -40,6 +41,15 @@ TEST(Session, NamesTheRankThatHasEnded) {
   EXPECT_EQ(reason_of(store), "rank 2 of group world has ended without coming to call #7");
   EXPECT_EQ(store->find("failure/world"),
             "rank 2 of group world has ended without coming to call #7");
+}
+
+// Rank 2 takes no part in a message of ranks 0 and 1.
+TEST(Session, NamesTheRankThatHasEndedBeforeAMessage) {
+  const auto store = memory_store();
+  end(*store, 2);
+  end(*store, 0);
+  EXPECT_EQ(reason_of(store, {7, signature_of("recv"), {{0, 4}}}),
+            "rank 0 of group world has ended without coming to recv, message #4 of ranks 0 and 1");
 }
 
 // Rank 0 saw that rank 2 had ended, said so and ended, before this rank looked.

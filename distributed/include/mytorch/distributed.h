@@ -80,7 +80,7 @@ class Group {
   Device device() const;  // of this rank
   const std::string& name() const;
   const std::string& engine() const;
-  uint64_t sequence() const;  // number of calls so far
+  uint64_t sequence() const;  // number of calls so far, without messages
   operator Handle() const;    // NOLINT: a group is an argument of operators
 
   // -- sub-groups; collective over this group --
