@@ -1,5 +1,6 @@
 // `mytorch launch`: starts the ranks of a program on this machine.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -12,9 +13,12 @@
 #include <iostream>
 #include <memory>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "core/runtime/device_registry.h"
+#include "mytorch/backends.h"
 #include "mytorch/error.h"
 #include "tools/commands.h"
 
@@ -23,10 +27,14 @@ namespace {
 
 struct LaunchOptions {
   int ranks = 0;
-  bool mpi = false;
+  enum class Mpi { kWithoutGpu, kYes, kNo } mpi = Mpi::kWithoutGpu;
   double patience = 10;
   std::vector<std::string> command;
 };
+
+constexpr const char* kMpirun = "mpirun";
+constexpr const char* kInstall =
+    "install Open MPI (the package openmpi-bin of Debian and Ubuntu, openmpi elsewhere) or MPICH";
 
 // The kernel does not give a port that was free a moment ago to anybody else soon.
 std::string free_port() {
@@ -48,7 +56,9 @@ std::string free_port() {
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   ::execvp(argv[0], argv.data());
-  std::cerr << "mytorch launch: cannot run " << command[0] << ": " << std::strerror(errno) << "\n";
+  std::cerr << "mytorch launch: cannot run " << command[0] << ": " << std::strerror(errno);
+  if (command[0] == kMpirun) std::cerr << ": " << kInstall;
+  std::cerr << "\n";
   ::_exit(127);
 }
 
@@ -175,11 +185,51 @@ class Launch {
   double left_ = 0;
 };
 
+// Whether there are devices besides the CPU. A process of its own asks, because backends start
+// threads, which would take the signals that are meant for the ranks.
+bool has_devices() {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::dup2(::open("/dev/null", O_WRONLY), STDERR_FILENO);  // the ranks say it again
+    bool found = false;
+    for (const BackendInfo& backend : backend_infos()) {
+      if (!backend.error.empty() || backend.device_type == "cpu") continue;
+      found = found || device_count(device_type_from_name(backend.device_type)) > 0;
+    }
+    ::_exit(found ? 0 : 1);
+  }
+  int status = 1;
+  return pid > 0 && ::waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+         WEXITSTATUS(status) == 0;
+}
+
+bool is_installed(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (::access((folder + "/" + program).c_str(), X_OK) == 0) return true;
+  }
+  return false;
+}
+
 int run_launch(const LaunchOptions& options) {
-  if (!options.mpi) return Launch(options).run();
+  using enum LaunchOptions::Mpi;
+  bool mpi = options.mpi == kYes;
+  if (options.mpi == kWithoutGpu && options.ranks > 1 && !has_devices()) {
+    if (!is_installed(kMpirun)) {
+      std::cerr << "mytorch launch: there is no GPU, and no " << kMpirun
+                << ", which connects CPUs: " << kInstall
+                << "; --no-mpi starts the ranks all the same\n";
+      return 127;
+    }
+    std::cerr << "mytorch launch: there is no GPU, so " << kMpirun
+              << " connects the ranks (--no-mpi starts them without it)\n";
+    mpi = true;
+  }
+  if (!mpi) return Launch(options).run();
   // More ranks than processors are fine: what they wait with gives way.
   ::setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
-  std::vector<std::string> command = {"mpirun", "-n", std::to_string(options.ranks)};
+  std::vector<std::string> command = {kMpirun, "-n", std::to_string(options.ranks)};
   command.insert(command.end(), options.command.begin(), options.command.end());
   execute(command);
 }
@@ -191,7 +241,13 @@ Run add_launch(CLI::App& app) {
   app.add_option("--ranks", options->ranks, "Number of ranks")
       ->required()
       ->check(CLI::Range(1, 65536));
-  app.add_flag("--mpi", options->mpi, "Start them by MPI's mpirun, which connects CPUs");
+  const auto set = [options](LaunchOptions::Mpi mpi) {
+    return [options, mpi](int64_t) { options->mpi = mpi; };
+  };
+  app.add_flag("--mpi", set(LaunchOptions::Mpi::kYes),
+               "Start them by MPI's mpirun, which connects CPUs: the default without a GPU");
+  app.add_flag("--no-mpi", set(LaunchOptions::Mpi::kNo), "Start them without it in any case")
+      ->excludes("--mpi");
   app.add_option("--patience", options->patience,
                  "Seconds that the others have to end after one has failed")
       ->check(CLI::NonNegativeNumber)

@@ -10,6 +10,7 @@
 #include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
 #include "core/types/status.h"
+#include "distributed/group/slurm.h"
 #include "distributed/group/state.h"
 
 namespace mytorch::distributed {
@@ -247,13 +248,15 @@ Group init(InitOptions options) {
       by =
           make_group(*launched, place.rank, place.size, kCPU, "meeting", timeout, nullptr, nullptr);
     }
-    if (by == nullptr) {
+    const auto of_step = by == nullptr ? slurm_address(variable) : std::nullopt;
+    if (by == nullptr && !of_step.has_value()) {
       fail(ErrorCode::kValue,
            "[init] the ranks have no address to meet at: set MASTER_ADDR and "
            "MASTER_PORT, pass InitOptions::address, or start the program by "
-           "`mytorch launch` or mpirun");
+           "`mytorch launch`, mpirun or srun");
     }
-    store = store_by(*by, place.rank, timeout);
+    store = by != nullptr ? store_by(*by, place.rank, timeout)
+                          : store_at(*of_step, place.rank, timeout);
   }
   if (state == nullptr) {
     state =

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -18,8 +19,15 @@ import processes
 mytorch, program, mpiexec = sys.argv[1:]
 
 
+def launch(*arguments, path=None, **options):
+    command = [mytorch, "launch", *arguments]
+    if path is not None:
+        command = ["env", f"PATH={path}", *command]
+    return processes.run(command, capture_output=True, text=True, timeout=60, **options)
+
+
 def run(*arguments, **options):
-    return processes.run([mytorch, "launch", *arguments], capture_output=True, text=True, timeout=60, **options)
+    return launch("--no-mpi", *arguments, **options)
 
 
 def check(holds, what):
@@ -61,6 +69,7 @@ launched = processes.start(
     [
         mytorch,
         "launch",
+        "--no-mpi",
         "--ranks",
         "2",
         "sh",
@@ -78,9 +87,21 @@ assert launched.wait(20) == 0
 # Without MPI, processes on CPUs have no engine, and the error says what to do.
 found = run("--ranks", "2", program)
 check(found.returncode != 0 and "mytorch launch --mpi" in found.stderr, "no engine")
+# Without a GPU, MPI's launcher is the default. Where it is missing, the error names its package.
+environment = dict(os.environ, CUDA_VISIBLE_DEVICES="-1")
+with tempfile.TemporaryDirectory() as empty:
+    found = launch("--ranks", "2", program, path=empty, env=environment)
+    check(found.returncode == 127 and "no GPU, and no mpirun" in found.stderr, "neither")
+    check("openmpi-bin" in found.stderr and "rank" not in found.stdout, "the package")
+    found = launch("--ranks", "2", "--mpi", program, path=empty)
+    check(found.returncode == 127 and "openmpi-bin" in found.stderr, "no mpirun")
 needs.need("mpi", mpiexec)
-environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_NUM_THREADS="1")
+environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_NUM_THREADS="1")
 environment["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none"
-found = run("--ranks", "2", "--mpi", program, env=environment)
+found = launch("--ranks", "2", "--mpi", program, env=environment)
 check(found.returncode == 0 and "rank 1 of 2 by mpi" in found.stderr, "by MPI")
+check("no GPU" not in found.stderr, "a needless line")
+found = launch("--ranks", "2", program, env=environment)
+check(found.returncode == 0 and "rank 1 of 2 by mpi" in found.stderr, "by MPI without a GPU")
+check(found.stderr.count("there is no GPU, so mpirun connects the ranks") == 1, "one line")
 print("launch works")
