@@ -368,9 +368,8 @@ Work run_on_stream(const std::shared_ptr<GroupState>& shared, const Call& call, 
 
 }  // namespace
 
-Work run_call(const std::shared_ptr<GroupState>& state, const Call& made, Start start,
+Work run_call(const std::shared_ptr<GroupState>& state, Call call, Start start,
               std::vector<Tensor> kept, std::function<void()> finish, bool async) {
-  Call call = made;
   const bool notes = checks() || (state->session != nullptr && state->session->notes_callers());
   if (notes) call.site = CallSite::here();
   if (!state->device.is_cpu()) {

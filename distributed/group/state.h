@@ -141,7 +141,7 @@ struct Call {
 // MYTORCH_DISTRIBUTED_CHECK=1, and turns its status into an Error. `start` calls the engine; `kept`
 // are the operands; `finish` runs on the caller's thread when results may be read.
 using Start = std::function<int(const mt_comm_call& call)>;
-Work run_call(const std::shared_ptr<GroupState>& state, const Call& call, Start start,
+Work run_call(const std::shared_ptr<GroupState>& state, Call call, Start start,
               std::vector<Tensor> kept, std::function<void()> finish, bool async);
 
 // Joins the ranks of a session. The engine's id goes through the store.
