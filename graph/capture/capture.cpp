@@ -218,10 +218,13 @@ bool OperatorCapture::assigns_variables() {
 bool OperatorCapture::leaves_memory(const std::vector<Tensor>& results) const {
   absl::flat_hash_set<const Storage*> known;
   absl::flat_hash_map<const TensorImpl*, uint32_t> references;
+  absl::flat_hash_map<const Storage*, absl::flat_hash_set<const TensorImpl*>> owners;
+  state_->drop_histories();
   const auto note = [&](const Tensor& tensor, uint32_t count) {
     if (!tensor.defined()) return;
     known.insert(tensor.impl()->storage);
     references[tensor.impl()] += count;
+    owners[tensor.impl()->storage].insert(tensor.is_view() ? tensor.impl()->base : tensor.impl());
   };
   for (const Tensor& result : results) {
     note(result, 1);
@@ -234,7 +237,16 @@ bool OperatorCapture::leaves_memory(const std::vector<Tensor>& results) const {
   };
   // The recording refers to memory that was allocated without an operator.
   const std::vector<Tensor>& outside = state_->recorded.outside;
-  for (const Tensor& tensor : outside) ++references[tensor.impl()];
+  for (const Tensor& tensor : outside) {
+    ++references[tensor.impl()];
+    owners[tensor.impl()->storage].insert(tensor.impl());
+  }
+  // What the recording refers to without its history is the same memory in another header.
+  const auto owned = [&](const Tensor& tensor) {
+    const Storage* storage = tensor.impl()->storage;
+    return state_->is_computed(tensor) && storage->refs.load() > owners[storage].size();
+  };
+  if (std::any_of(outside.begin(), outside.end(), owned)) return true;
   if (std::any_of(results.begin(), results.end(), kept)) return true;
   if (std::any_of(outside.begin(), outside.end(), kept)) return true;
   return state_->living.any_besides(
@@ -257,6 +269,7 @@ Recorded OperatorCapture::finish(const std::vector<Tensor>& results) {
   }
   state_->drop_inner();
   state_->note_escaping(results);
+  state_->read_filled_constants();
   state_->adopt_allocated();
   state_->refuse_written_constants();
   state_->finish_grads();

@@ -264,6 +264,12 @@ bool OperatorCapture::State::is_gone(const TensorImpl& impl, uint32_t held) {
   return impl.refs.load() <= held && impl.storage->refs.load() <= 1;
 }
 
+void OperatorCapture::State::drop_histories() {
+  for (Tensor& tensor : recorded.outside) {
+    if (!tensor.is_leaf() && !tensor.is_view() && is_computed(tensor)) tensor = tensor.detach();
+  }
+}
+
 void OperatorCapture::State::drop_inner() {
   std::erase_if(recorded.views, [](const Tensor& view) { return view.impl()->refs.load() <= 1; });
   std::erase_if(recorded.host_reads, [this](const Recorded::HostRead& read) {
@@ -271,6 +277,13 @@ void OperatorCapture::State::drop_inner() {
     const bool twice = std::any_of(recorded.outside.begin(), recorded.outside.end(), same);
     return is_gone(*read.tensor.impl(), twice ? 2 : 1);
   });
+}
+
+void OperatorCapture::State::read_filled_constants() {
+  for (Recorded::HostRead& read : recorded.host_reads) {
+    const uint64_t id = read.tensor.impl()->storage->abi.id;
+    if (is_between(id, begin, end)) read.elements = elements_of(read.tensor);
+  }
 }
 
 void OperatorCapture::State::refuse_written_constants() const {

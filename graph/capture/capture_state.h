@@ -128,8 +128,16 @@ struct OperatorCapture::State {
   // Returns whether only this recording refers to a tensor of which it holds `held` references.
   static bool is_gone(const TensorImpl& impl, uint32_t held = 1);
 
+  // Releases the histories of tensors that the function allocated without an operator and then
+  // computed: they would keep what the history saves.
+  void drop_histories();
+
   // Forgets what nobody outside of the function refers to.
   void drop_inner();
+
+  // Notes what the function has filled the tensors with that it made from values of the host and
+  // that stay, in a history, say: their memory was accessed before.
+  void read_filled_constants();
 
   // Throws if a node writes, or the function returns, a tensor that the function made from values
   // of the host: each call would need a new one.

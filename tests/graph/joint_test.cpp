@@ -143,5 +143,18 @@ TEST(Joint, NoGradRunsWithoutHistory) {
   EXPECT_EQ(compiled.stats().recorded, 2);
 }
 
+// Backward saves index tensors that the operators make from numbers of the host.
+TEST(Joint, TensorsOfTheHostThatBackwardSavesAreConstants) {
+  const auto f = [](const Tensor& x) { return adaptive_avg_pool3d(x, {2, 1, 2}); };
+  auto compiled = compile(f);
+  for (uint64_t i = 0; i < 4; ++i) {
+    const Tensor x = parameter({1, 2, 3, 3, 5}, i), own = x.detach().clone().requires_grad_();
+    f(x).sum().backward();
+    compiled(own).sum().backward();
+    expect_close(own.grad(), x.grad());
+  }
+  EXPECT_EQ(compiled.stats().recorded, 1);
+}
+
 }  // namespace
 }  // namespace mytorch

@@ -315,6 +315,31 @@ TEST(CompiledState, GeneratorsThatTheFunctionMakesAreRefused) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(values(parts(plain({1, 1}))), expected) << i;
 }
 
+// A history that no backward runs through is no state of the function.
+TEST(CompiledState, UnusedHistoriesOfConversionsAreNotKept) {
+  const Tensor w = leaf({3});
+  auto f = compile([&](const Tensor& x) {
+    const Tensor loss = (x * w * w).to(kFloat32);
+    return x * 2;
+  });
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(values(f(plain({1.0 * i}))), Values{2.0 * i});
+  EXPECT_EQ(f.stats().recorded, 1) << f.stats().reason;
+}
+
+// The function keeps a conversion in the heap, without its history.
+TEST(CompiledState, DetachedConversionsInTheHeapAreFollowed) {
+  const Tensor w = leaf({3});
+  const auto kept = std::make_shared<Tensor>();
+  auto f = compile([&](const Tensor& x) {
+    *kept = (x * w).to(kFloat32).detach();
+    return x * 2;
+  });
+  for (int i = 0; i < 5; ++i) {
+    f(plain({1.0 * i}));
+    EXPECT_EQ(values(kept->to(kFloat64)), Values{3.0 * i}) << i;
+  }
+}
+
 // A captured variable that the function resets is state, too.
 TEST(CompiledState, ResetVariablesAreFollowed) {
   Tensor mask;
