@@ -10,9 +10,6 @@
 #include "core/types/status.h"
 #include "distributed/group/outside.h"
 #include "distributed/group/state.h"
-#include "mytorch/grad_mode.h"
-#include "mytorch/ops/empty.h"
-#include "mytorch/ops/to.h"
 
 namespace mytorch::distributed {
 
@@ -231,41 +228,6 @@ CallSite caller(const CallSite& noted) { return noted.known() ? noted : CallSite
   fail_status(status, op.c_str(), text);
 }
 
-// Compares the signatures of all ranks, each of which throws if they differ.
-void compare(GroupState& state, const CallName& name, const mt_comm_call& call) {
-  const mt_comm& comm = state.engine->comm;
-  const Signature& signature = name.signature;
-  std::vector<Signature> all(static_cast<size_t>(state.size));
-  const auto bytes = static_cast<int64_t>(sizeof(Signature));
-  const mt_dtype byte{MT_UINT, 8, 1};
-  int status = MT_OK;
-  if (state.device.is_cpu()) {
-    status = comm.all_gather(comm.self, state.group, &signature, all.data(), bytes, byte, &call);
-  } else {
-    const Tensor mine = mytorch::empty({bytes}, kUInt8);
-    std::memcpy(mine.data_ptr(), &signature, sizeof(signature));
-    const Tensor sent = mine.to(state.device);
-    const Tensor received = mytorch::empty({bytes * state.size}, kUInt8, state.device);
-    status = comm.all_gather(comm.self, state.group, sent.raw_data(), received.data_ptr(), bytes,
-                             byte, &call);
-    if (status == MT_OK) {
-      const Tensor back = received.to(kCPU);
-      std::memcpy(all.data(), back.raw_data(), all.size() * sizeof(Signature));
-    }
-  }
-  if (status != MT_OK) fail_call(state, name, status);
-  for (size_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank] == all[0]) continue;
-    const std::string here = caller(name.site).text();
-    const std::string text = absl::StrCat(
-        "[", signature.op, "] the ranks of group ", state.name, " disagree about call #",
-        name.number, ": rank 0 calls ", all[0].text(), "; rank ", rank, " calls ", all[rank].text(),
-        here.empty() ? "" : absl::StrCat("; rank ", state.rank, " calls from ", here));
-    state.fail(text);
-    throw Error(ErrorCode::kValue, text);
-  }
-}
-
 struct Begun {
   CallName name;
   uint64_t record;
@@ -276,19 +238,22 @@ Begun begin(GroupState& state, const Call& call, void* stream) {
     fail(ErrorCode::kIo, "[", call.signature.op, "] group ", state.name,
          " has failed and takes no more calls: ", state.reason());
   }
-  if (call.peers.empty()) ++state.sequence;
+  if (call.messages.empty()) ++state.sequence;
   CallName name{state.sequence, call.signature, {}, call.site};
   {
     const std::lock_guard<std::mutex> lock(state.progress_mutex);
-    for (const int peer : call.peers) name.messages.push_back({peer, ++state.messages[peer]});
+    for (const Call::Message& message : call.messages) {
+      name.messages.push_back({message.peer, ++state.messages[message.peer]});
+    }
     state.last = name;
     state.under_way = true;
     state.since = Clock::now();
   }
   const uint64_t record = recorder().start(state.name, state.rank, name);
-  if (checks() && state.size > 1 && call.peers.empty()) {
+  if (checks() && state.size > 1) {
     try {
-      compare(state, name, call_of(state, stream));
+      const int status = compare(state, name, call, call_of(state, stream));
+      if (status != MT_OK) fail_call(state, name, status);
     } catch (const Error&) {
       recorder().finish(record, CallState::kFailed);
       throw;

@@ -153,7 +153,7 @@ void Collective::check(const Tensor& tensor, const GroupState& state) const {
   if (traits.reduces) check_reduction(tensor, reduction, op);
 }
 
-Signature Collective::signature(const Tensor& out, const Tensor& in) const {
+Call Collective::call(const Tensor& out, const Tensor& in) const {
   // Of the operand that has the same sizes on all ranks.
   const bool of_out = kind == CollectiveKind::kScatter || kind == CollectiveKind::kAllGatherV;
   Signature signature = signature_of(op);
@@ -167,7 +167,16 @@ Signature Collective::signature(const Tensor& out, const Tensor& in) const {
     signature.reduction = static_cast<int32_t>(reduction.op);
     signature.scale = reduction.scale;
   }
-  return signature;
+  switch (kind) {
+    case CollectiveKind::kAllGatherV:
+      return {.signature = signature, .parts = out_parts.counts};
+    case CollectiveKind::kReduceScatterV:
+      return {.signature = signature, .parts = in_parts.counts};
+    case CollectiveKind::kAllToAll:
+      return {.signature = signature, .sent = in_parts.counts, .expected = out_parts.counts};
+    default:
+      return {.signature = signature};
+  }
 }
 
 Start Collective::start(const GroupState& state, const Tensor& out, const Tensor& in) const {

@@ -47,7 +47,8 @@ struct Collective {
   // Throws for a root that is no rank, and for reductions that the contract does not define for
   // the type of the tensor.
   void check(const Tensor& tensor, const GroupState& state) const;
-  Signature signature(const Tensor& out, const Tensor& in) const;
+  // What ranks must agree on.
+  Call call(const Tensor& out, const Tensor& in) const;
   // Returns the call of the engine, which does not keep the memory of the operands. On ranks whose
   // `out` is not written or whose `in` is not read, they may be any tensors.
   Start start(const GroupState& state, const Tensor& out, const Tensor& in) const;

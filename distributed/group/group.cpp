@@ -100,7 +100,7 @@ Work run(const std::shared_ptr<GroupState>& state, const Collective& collective,
   if (is_elsewhere(*state, {out.tensor(), in.tensor()})) {
     return copy_alone(out.tensor(), in.tensor(), collective.reduction.scale);
   }
-  return run_call(state, {collective.signature(out.memory(), in.memory())},
+  return run_call(state, collective.call(out.memory(), in.memory()),
                   collective.start(*state, out.memory(), in.memory()),
                   {out.tensor(), in.tensor(), out.memory(), in.memory()},
                   collective.writes(*state) ? out.write_back() : nullptr, async);
@@ -281,7 +281,10 @@ Work Group::exchange(const std::vector<Message>& messages, bool async) const {
       fail(ErrorCode::kValue, "[", op, "] rank ", state.rank,
            " names itself: copy the tensor, or use exchange");
     }
-    if (message.peer != state.rank) call.peers.push_back(message.peer);
+    if (message.peer != state.rank) {
+      call.messages.push_back({message.peer, message.sends,
+                               signature_for(message.sends ? "send" : "recv", message.tensor)});
+    }
     buffers.emplace_back(message.tensor, state, "tensor", op);
     kept.push_back(buffers.back().memory());
   }

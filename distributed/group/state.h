@@ -130,12 +130,25 @@ struct GroupState {
 // The store's key under which a rank that ends a group says why, before it does.
 std::string failure_key(const GroupState& state);
 
-// What a call tells the other ranks that make it.
+// What ranks that make a call must agree on.
 struct Call {
-  Signature signature;
-  std::vector<int> peers = {};  // of messages: the other rank of each
-  CallSite site = {};           // set by run_call, if the program notes it
+  struct Message {
+    int peer;
+    bool sends;
+    Signature signature;  // type and number of elements
+  };
+  Signature signature = {};
+  std::vector<Message> messages = {};  // if there are any, only these ranks make the call
+  // Numbers of elements of parts, one for each rank: equal on all; or, what this rank sends is what
+  // the others expect.
+  std::vector<int64_t> parts = {}, sent = {}, expected = {};
+  CallSite site = {};  // set by run_call, if the program notes it
 };
+
+// Exchanges what ranks must agree on, before a call, and throws Error(kValue) on all of them if
+// they do not. Returns the engine's status.
+int compare(GroupState& state, const CallName& name, const Call& call,
+            const mt_comm_call& comm_call);
 
 // Runs a call of the group: numbers and records it, compares what ranks must agree on if
 // MYTORCH_DISTRIBUTED_CHECK=1, and turns its status into an Error. `start` calls the engine; `kept`

@@ -42,8 +42,8 @@ void run(CollectiveKind kind, const char* op, const Handle& group, const Tensor&
     copy_alone(out, self, collective.reduction.scale);
     return;
   }
-  run_call(state, {collective.signature(out, self)}, collective.start(*state, out, self),
-           {out, self}, nullptr, false);
+  run_call(state, collective.call(out, self), collective.start(*state, out, self), {out, self},
+           nullptr, false);
 }
 
 constexpr CollectiveTable kTable = {size_of, is_root, run};

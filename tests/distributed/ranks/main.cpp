@@ -1,6 +1,6 @@
 // A rank of a launcher: checks a group of all ranks (no argument, `cuda`, or `limited` with smaller
 // operands), or behaves as a rank of a test of failures: `late`, `dies`, `ends` and `differs` make
-// rank 1 sleep, kill itself, leave, or make another call.
+// rank 1 sleep, kill itself, leave, or make other calls.
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -8,6 +8,59 @@
 
 #include "mytorch/mytorch.h"
 #include "tests/distributed/bodies.h"
+
+namespace {
+
+using mytorch::distributed::Group;
+
+// Rank 1 gives other numbers of rows than the others, or another message than its peer expects.
+// Every call ends its group, of which there is one for each.
+void differ_in_parts(const Group& world) {
+  using mytorch::distributed::bodies::expect_error;
+  const bool other = world.rank() == 1;
+  const auto rows = [&](int64_t a, int64_t b) {
+    std::vector<int64_t> rows(static_cast<size_t>(world.size()), 1);
+    rows[0] = a;
+    rows[1] = b;
+    return rows;
+  };
+  const auto parts = other ? rows(1, 2) : rows(2, 1);
+  const mytorch::Tensor part = mytorch::ones({parts[static_cast<size_t>(world.rank())], 3});
+  const mytorch::Tensor all = mytorch::ones({world.size() + 1, 3});
+  const std::string text = world.size() == 3 ? "the parts have (6, 3, 3) elements on rank 0 and "
+                                               "(3, 6, 3) on rank 1"
+                                             : "the parts have";
+  expect_error([&, group = world.split(0)] { group.all_gather_v(all, part, parts); }, text);
+  expect_error([&, group = world.split(0)] { group.reduce_scatter_v(part, all, parts); }, text);
+  const auto one = rows(1, 1), expected = other ? rows(2, 1) : one;
+  const mytorch::Tensor sent = mytorch::ones({world.size(), 3});
+  const mytorch::Tensor received = mytorch::zeros({other ? world.size() + 1 : world.size(), 3});
+  expect_error([&, group = world.split(0)] { group.all_to_all_v(received, sent, expected, one); },
+               "rank 0 sends 3 elements to rank 1, which expects 6");
+  const Group by_size = world.split(0), by_type = world.split(0), by_kind = world.split(0);
+  if (world.rank() == 0) {
+    expect_error([&] { by_size.send(mytorch::ones({4}), 1); },
+                 "rank 0 calls send float32 (4,); rank 1 calls recv float32 (3,)");
+    expect_error(
+        [&] {
+          by_type.exchange({{mytorch::ones({4}), 1, true}, {part, 1, false}});
+        },
+        "disagree about exchange, message #1 of ranks 0 and 1, message #2 of ranks 0 and");
+    expect_error([&] { by_kind.send(mytorch::ones({4}), 1); }, "rank 1 calls no recv");
+  } else if (other) {
+    expect_error([&] { by_size.recv(mytorch::ones({3}), 0); },
+                 "rank 1 calls recv float32 (3,); rank 0 calls send float32 (4,)");
+    const mytorch::Tensor wrong = mytorch::ones({4}, mytorch::kInt64);
+    expect_error(
+        [&] {
+          by_type.exchange({{wrong, 0, true}, {wrong, 0, false}});
+        },
+        "disagree about exchange");
+    expect_error([&] { by_kind.send(mytorch::ones({4}), 0); }, "rank 0 calls no recv");
+  }
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   namespace distributed = mytorch::distributed;
@@ -49,6 +102,7 @@ int main(int argc, char** argv) {
       return 0;
     }
     world.barrier();
+    if (std::strcmp(role, "differs") == 0) differ_in_parts(world);
     if (world.rank() == 1) {
       if (std::strcmp(role, "differs") == 0) world.broadcast(mytorch::ones({4}), 0);
       if (std::strcmp(role, "dies") == 0) std::raise(SIGKILL);
