@@ -1,4 +1,5 @@
 // What ranks compare before each call if MYTORCH_DISTRIBUTED_CHECK=1.
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>

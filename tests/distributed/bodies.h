@@ -13,6 +13,7 @@ namespace mytorch::distributed::bodies {
 struct Body {
   std::string name;
   std::function<void(const Group&)> run;
+  bool of_context = false;  // of attention
 };
 const std::vector<Body>& all();
 std::vector<Body> context_bodies();  // of all(), those of attention
