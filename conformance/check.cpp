@@ -91,6 +91,8 @@ class Checker {
   void run_op(const OpRecord& op);
   // Returns true if the case ran, false if both the backend and the reference refused it.
   bool run_case(const Case& c, const Fail& fail);
+  // Runs a case in compiled functions, and compares with the list whether they can hold it.
+  void run_compiled(const Case& c, const Arguments& arguments, const Fail& fail);
   // The same for the cases of stress.h.
   bool run_stress_case(const Case& c);
   bool run_custom_case(const Case& c, const Fail& fail);
@@ -114,8 +116,10 @@ class Checker {
   std::ostream& out_;
   Device device_;
   Report report_;
-  Outcome outcome_;      // of the running case
-  Defined defined_;      // of the running operator: see check_edge()
+  Outcome outcome_;  // of the running case
+  Defined defined_;  // of the running operator: see check_edge()
+  bool refused_[2] =
+      {};                // whether no graph could hold a case of the running operator; its gradient
   std::string refusal_;  // the last error with which a plug-in's operator refused a sample
 };
 
@@ -249,9 +253,31 @@ bool Checker::run_case(const Case& c, const Fail& fail) {
     const Arguments own = copy_of(before);
     compare(c, reference_arguments, run(c, own), expected, {bits, 16}, "composite", fail);
   }
-  if (options_.compiled) check_compiled(c, before, fail, &outcome_.in_regions);
+  if (options_.compiled) run_compiled(c, before, fail);
   if (options_.gradients) check_gradient(c, options_.seed, device_, fail);
   return true;
+}
+
+void Checker::run_compiled(const Case& c, const Arguments& arguments, const Fail& fail) {
+  const InGraphs found = check_compiled(c, arguments, fail);
+  outcome_.in_regions = found.in_regions;
+  outcome_.not_in_graph = !found.refusal.empty() || !found.gradient_refusal.empty();
+  const auto compare_with_list = [&](bool gradient, bool held, const std::string& refusal) {
+    const NotInGraphs listed = not_in_graphs(c.op->name, gradient);
+    const bool is_listed = *listed.why != 0;
+    const std::string check = gradient ? "compiled gradient" : "compiled";
+    if (!refusal.empty() && !is_listed) {
+      fail(check,
+           "no graph can hold it, but conformance/not_in_graphs.cpp does not say so: " + refusal);
+    }
+    if (held && is_listed && !listed.some_calls) {
+      fail(check, "a graph holds it: take it from conformance/not_in_graphs.cpp, which says '" +
+                      std::string(listed.why) + "'");
+    }
+    refused_[gradient] = refused_[gradient] || !refusal.empty();
+  };
+  compare_with_list(false, found.held, found.refusal);
+  compare_with_list(true, found.has_gradient, found.gradient_refusal);
 }
 
 bool Checker::run_stress_case(const Case& given) {
@@ -358,6 +384,7 @@ void Checker::run_op(const OpRecord& op) {
   std::map<std::string, int> edges;  // with `quick`: tries until one is accepted
   constexpr int kEdgeTries = 12;
   defined_.clear();
+  refused_[0] = refused_[1] = false;
   std::vector<Case> cases = options_.edges ? edge_cases(op) : cases_of(op);
   if (!options_.edges) {
     for (Case& c : stress_cases(op, static_cast<int>(cases.size()))) cases.push_back(std::move(c));
@@ -421,6 +448,14 @@ void Checker::run_op(const OpRecord& op) {
     close();
   }
   if (options_.quick) return;
+  for (const bool gradient : {false, true}) {
+    const NotInGraphs listed = not_in_graphs(op.name, gradient);
+    if (!options_.compiled || !listed.some_calls || refused_[gradient]) continue;
+    outcome_ = {op.name, -1};
+    report(cases.front(), gradient ? "compiled gradient" : "compiled",
+           "graphs hold every case: take the operator from conformance/not_in_graphs.cpp");
+    close();
+  }
   for (const auto& [sample, counts] : taken) {
     if (counts.first > 0) continue;
     outcome_ = {op.name, -1};
@@ -461,6 +496,7 @@ void Counts::count(const Outcome& outcome) {
     refused += outcome.refused ? 1 : 0;
     missing += outcome.missing ? 1 : 0;
     in_regions += outcome.in_regions ? 1 : 0;
+    not_in_graph += outcome.not_in_graph ? 1 : 0;
     ++routes[static_cast<int>(outcome.refused || outcome.missing ? Route::kNone : outcome.route)];
   }
   failed += outcome.failures.empty() ? 0 : 1;

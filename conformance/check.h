@@ -24,7 +24,8 @@ struct Outcome {
   std::vector<Failure> failures = {};
   bool missing = false;  // needs a kernel that Options::missing lists
   std::string dtype = {};
-  bool in_regions = false;  // a backend ran it as a region of a compiled function
+  bool in_regions = false;    // a backend ran it as a region of a compiled function
+  bool not_in_graph = false;  // no graph of a compiled function can hold it
 };
 
 // The outcomes of some cases.
@@ -34,6 +35,7 @@ struct Counts {
   int refused = 0;
   int missing = 0;
   int in_regions = 0;
+  int not_in_graph = 0;
   int routes[5] = {};  // by Route
   double worst = 0;
 
@@ -101,11 +103,27 @@ void check_inplace_form(const Case& c, const Arguments& arguments,
 // Checks the shape and stride rules of pointwise operators.
 void check_geometry(const Case& c, const Arguments& arguments, const std::vector<Value>& results,
                     const Fail& fail);
+// What compiled functions made of a case.
+struct InGraphs {
+  bool held = false;          // a graph held the call
+  bool has_gradient = false;  // and its gradient
+  std::string refusal;        // why no graph can; "" also if the call itself failed
+  std::string gradient_refusal;
+  bool in_regions = false;  // a backend ran it as a region
+};
 // Compares results, written arguments and gradients of a compiled function (mytorch/compile.h) that
-// calls the operator with those of the call, bit for bit; and, if a backend takes regions of
-// compiled functions, those of the default mode closely. Returns false if a graph cannot hold the
-// call. Sets `in_regions` if a region was run.
-bool check_compiled(const Case& c, const Arguments& arguments, const Fail& fail, bool* in_regions);
+// calls the operator with those of the call, bit for bit; random numbers, too, of generators with
+// equal seeds; of operators that leave values open, types and shapes. Compares those of the default
+// mode within the operator's tolerance, and gradients and regions of backends closely.
+InGraphs check_compiled(const Case& c, const Arguments& arguments, const Fail& fail);
+// Why graphs cannot hold an operator.
+struct NotInGraphs {
+  const char* why = "";     // "" if they can
+  bool some_calls = false;  // or only some calls, because of their types or shapes
+};
+// Returns what the list of such operators says (not_in_graphs.cpp), or, if told, that of operators
+// whose gradients graphs cannot hold.
+NotInGraphs not_in_graphs(const std::string& op, bool gradient);
 // Checks first and second derivatives against finite differences in float64. Returns false if the
 // case is not suitable for that.
 bool check_gradient(const Case& c, uint64_t seed, Device device, const Fail& fail);

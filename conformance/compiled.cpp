@@ -2,18 +2,17 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <set>
 
 #include "conformance/check.h"
+#include "conformance/compare.h"
 #include "conformance/elements.h"
-#include "core/runtime/device_registry.h"
-#include "dispatcher/choice/choice.h"
 #include "graph/capture/capture.h"
 #include "graph/formats/saved.h"
 #include "graph/run/same_bits.h"
 #include "mytorch/autograd.h"
 #include "mytorch/compile.h"
 #include "mytorch/error.h"
+#include "mytorch/generator.h"
 #include "mytorch/ops/sum.h"
 #include "mytorch/ops/view_as_real.h"
 #include "mytorch/program.h"
@@ -95,19 +94,42 @@ std::vector<Tensor> call_flat(const Case& c, const Arguments& arguments,
   return found;
 }
 
+// The arguments with generators of their own, equally seeded, from which several calls draw one
+// after the other.
+Arguments with_own_generators(Arguments arguments) {
+  for (auto& [name, value] : arguments.values) {
+    const auto* given = std::get_if<Generator>(&value.variant());
+    if (given == nullptr) continue;
+    Generator own(given->seed());
+    own.set_call(given->call());
+    value = own;
+  }
+  return arguments;
+}
+
+// Whether elements lie in the same order. The stride of a dimension of size 1 says nothing.
+bool same_strides(const Tensor& a, const Tensor& b) {
+  if (b.numel() == 0) return true;
+  for (int64_t d = 0; d < b.dim(); ++d) {
+    if (b.size(d) != 1 && a.strides()[d] != b.strides()[d]) return false;
+  }
+  return true;
+}
+
+// `has_values` is false for operators that leave the values of their results open.
 std::string first_difference(const std::vector<Tensor>& found, const std::vector<Tensor>& expected,
-                             bool gradients = false) {
+                             bool gradients = false, bool has_values = true) {
   if (found.size() != expected.size()) {
     return std::to_string(found.size()) + " tensors instead of " + std::to_string(expected.size());
   }
   for (size_t i = 0; i < found.size(); ++i) {
     const Tensor &a = found[i], &b = expected[i];
     // A sum of gradients has the layout of the one to which the others were added.
-    const bool same_layout = gradients || a.strides() == b.strides();
+    const bool same_layout = gradients || same_strides(a, b);
     if (a.dtype() != b.dtype() || !(a.sizes() == b.sizes()) || !same_layout) {
       return "tensor " + std::to_string(i) + " has another type, shape or strides";
     }
-    if (!graph::same_bits(a, b)) {
+    if (has_values && !graph::same_bits(a, b)) {
       return "tensor " + std::to_string(i) + " has other bits";
     }
   }
@@ -137,7 +159,8 @@ std::string check_saved(const Case& c, const Arguments& arguments, bool gradient
     const std::vector<Tensor> expected = call_flat(c, arguments, flat_tensors(eager), gradients);
     std::string what;
     try {
-      what = first_difference(program->run(flat_tensors(own)), expected, gradients);
+      what = first_difference(program->run(flat_tensors(own)), expected, gradients,
+                              !c.op->unspecified());
     } catch (const Error& error) {
       what = error.what();
     }
@@ -147,15 +170,10 @@ std::string check_saved(const Case& c, const Arguments& arguments, bool gradient
   return "";
 }
 
-bool takes_regions(Device device) {
-  const std::vector<const Backend*> all = backends();
-  return std::any_of(all.begin(), all.end(), [&](const Backend* backend) {
-    return backend->abi.regions != nullptr && backend->device_slot == checked_device_slot(device);
-  });
-}
-
-// Returns what is less close than another order of sums explains, or "".
-std::string far_apart(const std::vector<Tensor>& found, const std::vector<Tensor>& expected) {
+// Returns what is less close than another order of sums explains, or "". `coarsest` is the epsilon
+// of a type to which values on the way may be rounded.
+std::string far_apart(const std::vector<Tensor>& found, const std::vector<Tensor>& expected,
+                      double coarsest = 0) {
   constexpr double kRoundings = 64;
   if (found.size() != expected.size()) return "another number of tensors";
   for (size_t i = 0; i < found.size(); ++i) {
@@ -168,7 +186,8 @@ std::string far_apart(const std::vector<Tensor>& found, const std::vector<Tensor
       if (std::isfinite(each.size())) largest = std::max(largest, each.size());
     }
     const bool rounds = is_floating_point(b.dtype());
-    const double allowed = rounds ? kRoundings * epsilon(b.dtype()) * largest : 0;
+    const double eps = std::max(coarsest, epsilon(b.dtype()));
+    const double allowed = rounds ? kRoundings * eps * largest : 0;
     for (size_t k = 0; k < x.size(); ++k) {
       const double p = x[k].as_double(), q = y[k].as_double();
       if (p == q || (std::isnan(p) && std::isnan(q)) || std::abs(p - q) <= allowed) continue;
@@ -179,39 +198,83 @@ std::string far_apart(const std::vector<Tensor>& found, const std::vector<Tensor
   return "";
 }
 
-// Compares compiled functions in the default mode, in which a backend may take every node. Returns
-// whether it took one.
-bool check_regions(const Case& c, const Arguments& arguments, bool gradients, const Fail& fail) {
+// The epsilon of the coarsest type of the arguments, to which fused operators do not round, though
+// a result may be of a finer one.
+double coarsest_of(const Arguments& arguments) {
+  double coarsest = 0;
+  for (const Tensor& argument : flat_tensors(arguments)) {
+    if (is_floating_point(argument.dtype())) {
+      coarsest = std::max(coarsest, epsilon(argument.dtype()));
+    }
+  }
+  return coarsest;
+}
+
+// Returns what differs by more than the operator's tolerance, or "".
+std::string beyond_tolerance(const Case& c, const Arguments& arguments,
+                             const std::vector<Tensor>& found,
+                             const std::vector<Tensor>& expected) {
+  if (found.size() != expected.size()) return "another number of tensors";
+  const double coarsest = coarsest_of(arguments);
+  for (size_t i = 0; i < found.size(); ++i) {
+    const bool finer =
+        is_floating_point(expected[i].dtype()) && epsilon(expected[i].dtype()) < coarsest;
+    const std::string what = finer
+                                 ? far_apart({found[i]}, {expected[i]}, coarsest)
+                                 : difference(*c.op, arguments, found[i], expected[i], Tolerance{});
+    if (!what.empty()) return "tensor " + std::to_string(i) + " " + what;
+  }
+  return "";
+}
+
+// Compares compiled functions in the default mode, in which sums may be reordered, values of fused
+// operators keep the precision of kernels, and a backend may take every node. Returns whether one
+// took a node.
+bool check_default(const Case& c, const Arguments& arguments, bool gradients, const Fail& fail) {
+  const Arguments eagerly = with_own_generators(arguments),
+                  recorded = with_own_generators(arguments);
   auto compiled = compile([&](const std::vector<Tensor>& tensors) {
-    return call_flat(c, arguments, tensors, gradients);
+    return call_flat(c, recorded, tensors, gradients);
   });
   constexpr int kCalls = 4;  // recorded, planned, and replayed twice
   for (int call = 0; call < kCalls; ++call) {
     const Arguments eager = copy_of(arguments), own = copy_of(arguments);
-    const std::vector<Tensor> expected = call_flat(c, arguments, flat_tensors(eager), gradients);
+    const std::vector<Tensor> expected = call_flat(c, eagerly, flat_tensors(eager), gradients);
     std::string what;
     try {
-      what = far_apart(compiled(flat_tensors(own)), expected);
+      const std::vector<Tensor> found = compiled(flat_tensors(own));
+      // The record's tolerance is for its results, not for its gradients, and a region's order of
+      // sums is the backend's.
+      what = gradients || compiled.stats().regions > 0
+                 ? far_apart(found, expected, coarsest_of(arguments))
+                 : beyond_tolerance(c, arguments, found, expected);
     } catch (const Error& error) {
       what = error.what();
     }
     if (what.empty()) what = far_apart(flat_tensors(own), flat_tensors(eager));
-    if (compiled.stats().regions == 0 && call > 0) return false;
     if (what.empty()) continue;
     std::string report;
     for (const std::string& line : compiled.stats().region_report) report += "\n  " + line;
-    fail(gradients ? "region, gradient" : "region",
+    const bool region = compiled.stats().regions > 0;
+    fail(std::string(region ? "region" : "compiled, default") + (gradients ? ", gradient" : ""),
          "call " + std::to_string(call) + ": " + what + report + "\n" + compiled.text());
-    return true;
+    break;
   }
-  return true;
+  return compiled.stats().regions > 0;
 }
 
-bool check_form(const Case& c, const Arguments& arguments, bool gradients, const Fail& fail) {
+enum class Form { kSkipped, kRefused, kHeld };
+
+// Compares a compiled function in the mode that keeps every bit. `refusal` is why a graph cannot
+// hold the call.
+Form check_exact(const Case& c, const Arguments& arguments, bool gradients, const Fail& fail,
+                 std::string* refusal) {
   const std::string check = gradients ? "compiled gradient" : "compiled";
+  const Arguments eagerly = with_own_generators(arguments),
+                  recorded = with_own_generators(arguments);
   auto compiled = compile(
       [&](const std::vector<Tensor>& tensors) {
-        return call_flat(c, arguments, tensors, gradients);
+        return call_flat(c, recorded, tensors, gradients);
       },
       {.mode = CompileMode::kExact});
   constexpr int kCalls = 4;  // recorded, planned, and replayed twice
@@ -219,22 +282,25 @@ bool check_form(const Case& c, const Arguments& arguments, bool gradients, const
     const Arguments eager = copy_of(arguments), own = copy_of(arguments);
     std::vector<Tensor> expected, found;
     try {
-      expected = call_flat(c, arguments, flat_tensors(eager), gradients);
+      expected = call_flat(c, eagerly, flat_tensors(eager), gradients);
     } catch (const Error&) {
-      return false;  // compared elsewhere
+      return Form::kSkipped;  // compared elsewhere
     }
     try {
       found = compiled(flat_tensors(own));
     } catch (const Error& error) {
-      if (error.code() == ErrorCode::kUnsupported && call == 0) return false;
+      if (error.code() == ErrorCode::kUnsupported && call == 0) {
+        *refusal = error.what();
+        return Form::kRefused;
+      }
       fail(check, std::string("call ") + std::to_string(call) + " failed: " + error.what());
-      return true;
+      return Form::kHeld;
     }
-    std::string what = first_difference(found, expected, gradients);
+    std::string what = first_difference(found, expected, gradients, !c.op->unspecified());
     if (what.empty()) what = first_difference(flat_tensors(own), flat_tensors(eager));
     if (what.empty()) continue;
     fail(check, "call " + std::to_string(call) + ": " + what + "\n" + compiled.text());
-    return true;
+    return Form::kHeld;
   }
   if (compiled.stats().recorded != 1) {
     fail(check, "recorded " + std::to_string(compiled.stats().recorded) + " times, because " +
@@ -242,22 +308,26 @@ bool check_form(const Case& c, const Arguments& arguments, bool gradients, const
   }
   const std::string what = check_saved(c, arguments, gradients);
   if (!what.empty()) fail(check + ", saved", what);
-  return true;
+  return Form::kHeld;
 }
 
 }  // namespace
 
-bool check_compiled(const Case& c, const Arguments& arguments, const Fail& fail, bool* in_regions) {
-  if (c.op->unspecified() || c.op->random()) return false;
-  const bool held = check_form(c, arguments, false, fail);
-  const bool has_gradient = c.op->differentiable() && is_differentiable(c.dtype);
-  if (held && has_gradient) check_form(c, arguments, true, fail);
+InGraphs check_compiled(const Case& c, const Arguments& arguments, const Fail& fail) {
+  InGraphs found;
+  const Form form = check_exact(c, arguments, false, fail, &found.refusal);
+  if (form != Form::kHeld) return found;
+  found.held = true;
+  found.has_gradient =
+      c.op->differentiable() && is_differentiable(c.dtype) &&
+      check_exact(c, arguments, true, fail, &found.gradient_refusal) == Form::kHeld;
   // Sums of infinities depend on the order.
-  const std::vector<Tensor> tensors = flat_tensors(arguments);
-  if (!held || c.special() || tensors.empty() || !takes_regions(tensors[0].device())) return held;
-  *in_regions = check_regions(c, arguments, false, fail);
-  if (has_gradient) *in_regions = check_regions(c, arguments, true, fail) || *in_regions;
-  return held;
+  if (c.special() || c.op->unspecified()) return found;
+  found.in_regions = check_default(c, arguments, false, fail);
+  if (found.has_gradient) {
+    found.in_regions = check_default(c, arguments, true, fail) || found.in_regions;
+  }
+  return found;
 }
 
 }  // namespace mytorch::conformance

@@ -89,6 +89,7 @@ Json to_json(const Outcome& o) {
           {"missing", o.missing},
           {"dtype", o.dtype},
           {"in_regions", o.in_regions},
+          {"not_in_graph", o.not_in_graph},
           {"route", static_cast<int>(o.route)},
           {"worst", std::min(o.worst, 1e300)},
           {"failures", failures}};
@@ -100,6 +101,7 @@ Outcome outcome_of(const std::string& op, const Json& json) {
   o.missing = json.at("missing");
   o.dtype = json.at("dtype");
   o.in_regions = json.at("in_regions");
+  o.not_in_graph = json.at("not_in_graph");
   for (const Json& f : json.at("failures")) {
     o.failures.push_back({op, o.number, f.at(0), f.at(1), f.at(2), o.route});
   }

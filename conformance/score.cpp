@@ -69,13 +69,24 @@ void print_table(const Report& report, const Options& options, std::ostream& out
           << " failed: " << reproducer(options, op, score.failures.front().number) << "\n";
     }
   }
-  int in_regions = 0;
-  for (const auto& [op, score] : report.scores) in_regions += score.in_regions;
+  int in_regions = 0, not_in_graph = 0;
+  std::string refused;  // the operators of these cases
+  for (const auto& [op, score] : report.scores) {
+    in_regions += score.in_regions;
+    not_in_graph += score.not_in_graph;
+    if (score.not_in_graph == 0) continue;
+    refused += (refused.empty() ? "" : ", ") + op + " (" + std::to_string(score.not_in_graph) + ")";
+  }
   const Summary s = summary(report);
   out << "\nworst: the largest error of an element as a fraction of the allowed error.\n";
   out << report.cases << " cases, " << std::max(0, report.cases - report.failed) << " passed, "
       << report.failed << " failed (seed " << options.seed << ")\n";
   if (in_regions > 0) out << in_regions << " cases ran in regions of compiled functions, too\n";
+  if (not_in_graph > 0) {
+    out << not_in_graph
+        << " cases are in no compiled function, because graphs cannot hold them: " << refused
+        << "\n";
+  }
   if (!options.stress && !options.edges) {
     out << "not checked: large odd sizes and calls from several threads, which take minutes: add "
            "--stress\n";
@@ -102,6 +113,7 @@ Json to_json(const std::vector<ContractResult>& contract, const Report& report,
                 {"cases", score.cases},
                 {"failed", score.failed},
                 {"in_regions", score.in_regions},
+                {"not_in_graph", score.not_in_graph},
                 {"worst", std::min(score.worst, 1e300)}};
     row["routes"] = routes_json(score);
     row["types"] = Json::object();
