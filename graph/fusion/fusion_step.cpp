@@ -1,6 +1,7 @@
 // The fused call of a group, and the question whether a kernel takes it.
 #include <algorithm>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -75,7 +76,7 @@ bool Fusion::compiles(const FusionItem& item, const FusedProgram& program) const
   if (item.space.columns == 0) return true;
   const Backend* backend = backend_of(item);
   if (backend == nullptr) return false;
-  const FusedOp* op = FusedOp::find(*backend, program);
+  const std::shared_ptr<const FusedOp> op = FusedOp::find(*backend, program);
   if (op == nullptr) return false;
   std::deque<QueriedTensor> headers;  // for this question alone
   const KeptArgs args = args_of(*op, item, program, [&](const FusedOperand& operand) {
@@ -113,7 +114,7 @@ std::optional<PlanStep> Fusion::fused(const FusionItem& item) {
   const FusedProgram program = program_of(item);
   const Backend* backend = backend_of(item);
   if (backend == nullptr || program.outputs().empty()) return std::nullopt;
-  const FusedOp* op = FusedOp::find(*backend, program);
+  const std::shared_ptr<const FusedOp> op = FusedOp::find(*backend, program);
   if (op == nullptr) return std::nullopt;
   const PlanStep& first = parts_.steps[item.steps[0]];
   KeptArgs args = args_of(*op, item, program, [&](const FusedOperand& operand) {

@@ -1,11 +1,8 @@
 #include "graph/regions/region_op.h"
 
-#include <algorithm>
-#include <mutex>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "core/runtime/context.h"
 #include "dispatcher/table/fields.h"
@@ -13,60 +10,18 @@
 
 namespace mytorch::graph {
 
-// Describes the step like a call of an operator, so that the parts of a plan need not know regions.
-struct RegionOp::Described {
-  Described(const Backend& backend, const GraphRegion& region, bool scratch)
-      : name(region.name()), entry(&info) {
-    const size_t inputs = region.inputs().size(), outs = region.outputs().size();
-    const size_t operands = inputs + outs + (scratch ? 1 : 0);
-    names.reserve(operands);
-    for (size_t i = 0; i < operands; ++i) {
-      names.push_back(i < inputs          ? absl::StrCat("in", i)
-                      : i < inputs + outs ? absl::StrCat("out", i - inputs)
-                                          : "scratch");
-      if (i < inputs) {
-        args.push_back(
-            {.name = names[i].c_str(), .written = region.writes(i), .offset = offset_of(i)});
-      } else {
-        outputs.push_back({names[i].c_str(), offset_of(i), -1});
-      }
-    }
-    info.name = info.base = name.c_str();
-    info.schema = info.doc = "";
-    info.meaning = Meaning::kPrimitive;
-    info.promote = Promote::kNone;
-    info.num_inputs = static_cast<int16_t>(inputs);
-    info.args = args.data();
-    info.num_args = static_cast<int32_t>(args.size());
-    info.outputs = outputs.data();
-    info.num_outputs = static_cast<int32_t>(outputs.size());
-    info.args_size = offset_of(operands);
-    kernel.backend = &backend;
-    kernel.abi.size = sizeof(mt_kernel_entry);
-    kernel.abi.name = "region";
-    kernel.abi.run = run_region;
+const PlanKernelInfo& RegionOp::info_of(const Backend& backend, const GraphRegion& region,
+                                        bool scratch) {
+  std::vector<PlanKernelInfo::Operand> operands;
+  const auto add = [&](std::string name, bool output, bool written) {
+    operands.push_back({std::move(name), offset_of(operands.size()), output, written});
+  };
+  for (size_t i = 0; i < region.inputs().size(); ++i) {
+    add(absl::StrCat("in", i), false, region.writes(i));
   }
-
-  std::string name;
-  std::vector<std::string> names;
-  std::vector<ArgInfo> args;
-  std::vector<OutputInfo> outputs;
-  OpInfo info{};
-  OpEntry entry;
-  KernelEntry kernel{};
-};
-
-const RegionOp::Described& RegionOp::described(const Backend& backend, const GraphRegion& region,
-                                               bool scratch) {
-  std::string key = absl::StrCat(backend.name, " ", region.name(), " ", region.outputs().size(),
-                                 scratch ? " scratch " : " ");
-  for (size_t i = 0; i < region.inputs().size(); ++i) key += region.writes(i) ? 'w' : 'r';
-  static std::mutex mutex;
-  static auto* const known = new absl::flat_hash_map<std::string, std::unique_ptr<Described>>;
-  const std::lock_guard<std::mutex> lock(mutex);
-  std::unique_ptr<Described>& found = (*known)[key];
-  if (found == nullptr) found = std::make_unique<Described>(backend, region, scratch);
-  return *found;
+  for (size_t i = 0; i < region.outputs().size(); ++i) add(absl::StrCat("out", i), true, false);
+  if (scratch) add("scratch", true, false);
+  return PlanKernelInfo::of(backend, region.name(), "region", operands, offset_of(operands.size()));
 }
 
 std::shared_ptr<const RegionOp> RegionOp::compile(const Backend& backend, const GraphRegion& region,
@@ -88,7 +43,10 @@ std::shared_ptr<const RegionOp> RegionOp::compile(const Backend& backend, const 
   made->num_inputs_ = region.inputs().size();
   made->num_outputs_ = region.outputs().size();
   made->num_random_ = region.generators().size();
-  made->described_ = &described(backend, region, compiled.scratch_bytes > 0);
+  made->info_ = &info_of(backend, region, compiled.scratch_bytes > 0);
+  made->kernel_.size = sizeof(mt_kernel_entry);
+  made->kernel_.name = "region";
+  made->kernel_.run = run_region;
   return made;
 }
 
@@ -96,7 +54,7 @@ RegionOp::~RegionOp() {
   if (compiled_.destroy != nullptr) compiled_.destroy(compiled_.self);
 }
 
-const OpEntry& RegionOp::entry() const { return described_->entry; }
+const OpEntry& RegionOp::entry() const { return info_->entry(); }
 
 uint32_t RegionOp::offset_of_random(size_t call) const {
   return entry().info->args_size + static_cast<uint32_t>(call * sizeof(mt_random));
@@ -124,7 +82,7 @@ int RegionOp::run_region(void* /*self*/, mt_ctx* ctx, const void* args) {
 }
 
 void RegionOp::run(int slot, mt_ctx* ctx, const void* args) const {
-  run_plan_kernel(described_->entry, described_->kernel, slot, ctx, args);
+  run_plan_kernel(*info_, kernel_, slot, ctx, args);
 }
 
 }  // namespace mytorch::graph

@@ -14,6 +14,8 @@
 
 namespace mytorch::graph {
 
+class PlanKernelInfo;
+
 class RegionOp {
  public:
   // Has a backend compile a region. Returns null if it declines; `reason` is then why, or "".
@@ -40,20 +42,19 @@ class RegionOp {
   const OpEntry& entry() const;
 
  private:
-  // What profiles keep of a call. Never destroyed, unlike the region.
-  struct Described;
   static constexpr size_t kOperands = sizeof(mt_args_header) + sizeof(const RegionOp*);
 
   RegionOp() = default;
-  static const Described& described(const Backend& backend, const GraphRegion& region,
-                                    bool scratch);
+  static const PlanKernelInfo& info_of(const Backend& backend, const GraphRegion& region,
+                                       bool scratch);
   static int run_region(void* self, mt_ctx* ctx, const void* args);
 
   mt_compiled_region compiled_{};
   size_t num_inputs_ = 0;
   size_t num_outputs_ = 0;
   size_t num_random_ = 0;
-  const Described* described_ = nullptr;
+  const PlanKernelInfo* info_ = nullptr;
+  mt_kernel_entry kernel_{};
 };
 
 }  // namespace mytorch::graph

@@ -59,8 +59,8 @@ struct PlanStep {
   KeptArgs args;
   std::vector<int32_t> written;  // memories
   std::vector<RandomField> random;
-  const KernelEntry* kernel = nullptr;  // that ran the call first
-  const FusedOp* fused = nullptr;       // of a fused call, which runs its kernel directly
+  const KernelEntry* kernel = nullptr;               // that ran the call first
+  std::shared_ptr<const FusedOp> fused = nullptr;    // of a fused call
   std::shared_ptr<const RegionOp> region = nullptr;  // of a region, which a backend compiled
   size_t joined = 1;                                 // the calls that the step stands for
   bool kept = false;                                 // whether its results are kept (kept_steps.h)

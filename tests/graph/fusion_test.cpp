@@ -1,11 +1,16 @@
 // Which kernel calls of a plan become one.
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <thread>
+#include <vector>
 
+#include "graph/fusion/fused_op.h"
 #include "gtest/gtest.h"
 #include "mytorch/compile.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/mytorch.h"
+#include "mytorch/profiler.h"
 #include "tests/graph/device.h"
 
 namespace mytorch {
@@ -474,6 +479,60 @@ TEST(Fusion, ChainsOfAnySizeAreExactOrClose) {
     }
     EXPECT_EQ(close.stats().kernel_calls, 1);
   }
+}
+
+// Returns a function with programs of its own for each number.
+auto with_number(double n) {
+  return [n](const Tensor& x) { return tanh(x / n) * 0.5 - n; };
+}
+
+// Runs such a function often enough to replay.
+void expect_number(size_t n, const Tensor& x) {
+  const auto f = with_number(static_cast<double>(n));
+  auto compiled = compile(f);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(allclose(compiled(x), f(x), 1e-5, 1e-4)) << n;
+  EXPECT_EQ(compiled.stats().kernel_calls, 1);
+}
+
+TEST(Fusion, AThousandNumbersHoldFewOperators) {
+  const Tensor x = drawn({3, 40}, 1);
+  const auto f = with_number(0.75);
+  auto kept = compile(f);
+  for (int i = 0; i < 3; ++i) kept(x);
+  const size_t before = graph::FusedOp::count();
+  size_t most = 0;
+  for (size_t n = 2; n < 1002; ++n) {
+    expect_number(n, x);
+    most = std::max(most, graph::FusedOp::count());
+  }
+  EXPECT_LE(most, before + graph::FusedOp::kKept + 2);
+  // The program of a plan stays, though others were asked for since.
+  EXPECT_TRUE(allclose(kept(x), f(x), 1e-5, 1e-4));
+}
+
+TEST(Fusion, ProfilesNameOperatorsThatAreGone) {
+  const Tensor x = drawn({3, 40}, 1);
+  profiler::Profile profile;
+  expect_number(7000, x);
+  profile.stop();
+  for (size_t n = 1; n <= graph::FusedOp::kKept; ++n) expect_number(7000 + n, x);
+  const std::vector<profiler::KernelTime> times = profile.times();
+  EXPECT_TRUE(std::any_of(times.begin(), times.end(), [](const profiler::KernelTime& each) {
+    return each.op == "fused_div_tanh_mul_sub" && each.kernel == "program" && each.calls == 1;
+  })) << profile.table();
+}
+
+TEST(Fusion, OperatorsLeaveOnAnyThread) {
+  const Tensor x = drawn({3, 40}, 1);
+  const size_t before = graph::FusedOp::count();
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&x, t] {
+      for (size_t n = 0; n < 150; ++n) expect_number(5000 + n + t % 2 * 150, x);
+    });
+  }
+  for (std::thread& each : threads) each.join();
+  EXPECT_LE(graph::FusedOp::count(), before + graph::FusedOp::kKept);
 }
 
 TEST(Fusion, CanBeLeftOut) {

@@ -36,7 +36,7 @@ typedef struct mt_fused_value {
 //             the dimension. On a device that reports errors later, computation goes on with 0
 //   "load"    the element of the table a[0] with the index a[1], which is in range
 typedef struct mt_fused_call {
-  const mt_program* program;  // valid for the process, like all below
+  const mt_program* program;  // valid for the process
   mt_dtype compute;
   int32_t reserved;
   const int32_t* inputs;     // the value of each "input" node, in the order of the nodes
@@ -45,11 +45,15 @@ typedef struct mt_fused_call {
 } mt_fused_call;
 
 // Hosts make programs of at most 8 inputs and 6 outputs. A backend may decline any.
+//
+// Programs that differ in their numbers alone (MT_FUSED_NUMBER, scalars) are compiled apart. A
+// function whose numbers follow the sizes of its operands has one for each size, so a backend that
+// generates code should share it among them, with the numbers as parameters.
 enum { MT_FUSED_EXACT = 1u };
 typedef struct mt_fused_program {
   size_t size;
   const char* name;  // for messages and profiles
-  uint64_t hash;     // of all fields below
+  uint64_t hash;     // of the program: all fields below but `destroy`
   uint32_t flags;    // MT_FUSED_EXACT
   int32_t num_inputs;
   int32_t num_values;
@@ -60,6 +64,12 @@ typedef struct mt_fused_program {
   const mt_fused_value* values;  // the inputs and tables first, num_inputs together
   const mt_fused_call* calls;    // in order
   const int32_t* outputs;        // the values that are stored
+  // Where compile_fused may store a function that destroys the kernel, given its `self`; hosts
+  // before this field have no place for it (size). The host calls it once, on any thread, when no
+  // call of the kernel runs any more. Work that calls have queued, or that a graph of the device
+  // holds, may still run later. All that the program points to is valid until then. A kernel
+  // without such a function, and what its program points to, stay for the process.
+  void (**destroy)(void* self);
 } mt_fused_program;
 
 // The argument struct of the kernel. Operands are the inputs, then the outputs. Their shapes

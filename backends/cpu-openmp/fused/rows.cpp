@@ -565,7 +565,7 @@ int run(void* self, mt_ctx* ctx, const void* args) noexcept {
 
 void compile_rows(const mt_fused_program& program, mt_kernel_entry& kernel) {
   if (program.num_inputs > kMaxInputs || program.num_outputs > kMaxOutputs) throw sdk::Declined{};
-  kernel.self = std::make_unique<FusedRows>(program).release();  // kernels are never destroyed
+  sdk::give_kernel(program, std::make_unique<FusedRows>(program), kernel);
   kernel.run = &run;
   kernel.supports = &supports;
   kernel.size = sizeof(mt_kernel_entry);

@@ -213,7 +213,7 @@ int run(void* self, mt_ctx* ctx, const void* args) noexcept {
 
 void compile_tiles(const mt_fused_program& program, mt_kernel_entry& kernel) {
   if (program.num_inputs > kMaxInputs || program.num_outputs > kMaxOutputs) throw sdk::Declined{};
-  kernel.self = std::make_unique<FusedTiles>(program).release();  // kernels are never destroyed
+  sdk::give_kernel(program, std::make_unique<FusedTiles>(program), kernel);
   kernel.run = &run;
   kernel.size = sizeof(mt_kernel_entry);
   kernel.name = "fused_tiles";

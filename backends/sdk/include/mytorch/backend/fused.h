@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 
@@ -22,6 +23,17 @@ inline const mt_fused_call& fused_call(const mt_fused_program& program, int32_t 
   const auto* bytes = reinterpret_cast<const char*>(program.calls);
   return *reinterpret_cast<const mt_fused_call*>(bytes +
                                                  static_cast<size_t>(at) * program.call_size);
+}
+
+// Makes an object the `self` of the kernel of a program, and has the host destroy it with the
+// kernel. Hosts that cannot do so keep both.
+template <class Self>
+void give_kernel(const mt_fused_program& program, std::unique_ptr<Self> self,
+                 mt_kernel_entry& kernel) {
+  kernel.self = self.release();
+  constexpr size_t kNeeded = offsetof(mt_fused_program, destroy) + sizeof(program.destroy);
+  if (program.size < kNeeded || program.destroy == nullptr) return;
+  *program.destroy = [](void* made) { delete static_cast<Self*>(made); };
 }
 
 // Returns whether a program is one of rows: it reduces them, or an index selects their elements.
