@@ -4,6 +4,7 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -30,6 +31,8 @@ struct Step {
   enum Kind : uint8_t { kConvert, kLoop, kBound, kLoad, kPosition };
   Kind kind = kConvert;
   InnerLoop loop = nullptr;
+  std::shared_ptr<const InnerLoop> code;  // keeps a loop of machine code
+  std::shared_ptr<const float[]> given;   // and the numbers that it is given
   simd::ConvertFn convert = nullptr, then = nullptr;
   std::vector<Place> inputs;
   std::vector<Place> results;  // an index of -1: not wanted

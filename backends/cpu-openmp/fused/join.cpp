@@ -1,8 +1,10 @@
 #include "backends/cpu-openmp/fused/join.h"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -44,6 +46,7 @@ class Run {
   // Appends a step. Returns false, and changes nothing, if the expression cannot hold it.
   bool add(const Step& step) {
     const size_t operations = expression_.operations.size(), inputs = inputs_.size();
+    const size_t given = given_.size();
     std::vector<int32_t> results(step.results.size(), -1);
     const bool fits =
         (step.kind == Step::kConvert ? convert(step, &results[0]) : body(step, &results)) &&
@@ -51,6 +54,7 @@ class Run {
     if (!fits) {
       expression_.operations.resize(operations);
       inputs_.resize(inputs);
+      given_.resize(given);
       std::erase_if(leaves_, [&](const auto& leaf) {
         return leaf.second >= static_cast<int32_t>(operations);
       });
@@ -78,8 +82,13 @@ class Run {
     }
     if (step.results.empty() || step.results.size() > kMaxPlaces) return std::nullopt;
     contract();
-    step.loop = machine_code(expression_);
-    if (step.loop == nullptr) return std::nullopt;
+    step.code = machine_code(expression_);
+    if (step.code == nullptr) return std::nullopt;
+    step.loop = *step.code;
+    const std::shared_ptr<float[]> given(new float[given_.size()]);
+    std::copy(given_.begin(), given_.end(), given.get());
+    step.given = given;
+    step.scalars.self = step.given.get();
     return step;
   }
   int64_t cost() const {
@@ -94,6 +103,17 @@ class Run {
   int32_t number(float value) {
     Operation operation{Operation::kNumber};
     operation.number = value;
+    return append(operation);
+  }
+  // A number of the program, with which others share the code. Equal ones share a register.
+  int32_t given(float value) {
+    const auto same = [value](float other) {
+      return std::bit_cast<uint32_t>(other) == std::bit_cast<uint32_t>(value);
+    };
+    const auto found = std::find_if(given_.begin(), given_.end(), same);
+    Operation operation{Operation::kParameter};
+    operation.parameter = static_cast<int32_t>(found - given_.begin());
+    if (found == given_.end()) given_.push_back(value);
     return append(operation);
   }
   const Operation& at(int32_t value) const {
@@ -111,7 +131,7 @@ class Run {
       for (const Constant& constant : constants_) {
         if (constant.tile != place.index || constant.slot >= 0) continue;
         reads_number_ = true;
-        return sdk::same_dtype(place.type, kFloat) ? number(constant.value.f32) : -1;
+        return sdk::same_dtype(place.type, kFloat) ? given(constant.value.f32) : -1;
       }
     }
     Operation leaf{Operation::kInput};
@@ -185,7 +205,7 @@ class Run {
       if (logical) return -1;
       if (name == "const") return number(static_cast<float>(of.value));
       for (int32_t i = 0; i < step.body->num_scalars; ++i) {
-        if (step.body->scalars[i].offset == of.offset) return number(step.scalars.value[i].f32);
+        if (step.body->scalars[i].offset == of.offset) return given(step.scalars.value[i].f32);
       }
       return -1;
     }
@@ -240,6 +260,7 @@ class Run {
   const std::span<const Constant> constants_;
   Expression expression_;
   std::vector<Place> inputs_;
+  std::vector<float> given_;
   int steps_ = 0;
   bool reads_number_ = false;
   std::map<std::pair<int, int>, int32_t> leaves_;  // by the kind and number of a place

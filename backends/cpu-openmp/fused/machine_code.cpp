@@ -6,10 +6,14 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "xbyak/xbyak.h"
 
@@ -28,6 +32,13 @@ constexpr int kPredicates[] = {0x00, 0x04, 0x11, 0x12, 0x1e, 0x1d};  // of vcmpp
 
 int32_t bits_of(float value) { return std::bit_cast<int32_t>(value); }
 
+// A number of the code, or one that is given to the loop.
+struct CodeNumber {
+  bool given;
+  int32_t of;  // its bits, or its place
+  auto operator<=>(const CodeNumber&) const = default;
+};
+
 struct TooLarge {};
 
 // AVX-512 code of a loop with the signature of InnerLoop. The stack has room for values that find
@@ -41,8 +52,9 @@ class Emitter : public Xbyak::CodeGenerator {
     note_uses();
     emit_loop();
     setProtectModeRE();
+    loop_ = getCode<InnerLoop>();
   }
-  InnerLoop loop() const { return getCode<InnerLoop>(); }
+  const InnerLoop& loop() const { return loop_; }
 
  private:
   static constexpr int kNone = -1;
@@ -54,7 +66,15 @@ class Emitter : public Xbyak::CodeGenerator {
   };
 
   const Operation& at(int32_t value) const { return operations_[static_cast<size_t>(value)]; }
-  bool is_number(int32_t value) const { return at(value).code == Operation::kNumber; }
+  bool is_number(int32_t value) const {
+    return at(value).code == Operation::kNumber || at(value).code == Operation::kParameter;
+  }
+  // Returns the number of a leaf.
+  CodeNumber code_number(int32_t value) const {
+    const Operation& leaf = at(value);
+    return leaf.code == Operation::kParameter ? CodeNumber{true, leaf.parameter}
+                                              : CodeNumber{false, bits_of(leaf.number)};
+  }
   Value& value(int32_t at) { return values_[static_cast<size_t>(at)]; }
   const std::vector<size_t>& uses(int32_t at) const { return uses_[static_cast<size_t>(at)]; }
 
@@ -75,27 +95,28 @@ class Emitter : public Xbyak::CodeGenerator {
     }
     for (auto& each : uses_) std::sort(each.begin(), each.end());
     for (size_t i = 0; i < count; ++i) {
-      if (operations_[i].code == Operation::kNumber && !uses_[i].empty()) {
-        pin(bits_of(operations_[i].number));
-      }
+      const auto leaf = static_cast<int32_t>(i);
+      if (is_number(leaf) && !uses_[i].empty()) pin(code_number(leaf));
     }
   }
-  void pin(int32_t bits) {
-    if (pinned_.size() == kMostPinned || pinned_.contains(bits)) return;
+  void pin(const CodeNumber& number) {
+    if (pinned_.size() == kMostPinned || pinned_.contains(number)) return;
     const int reg = kVectors - 1 - static_cast<int>(pinned_.size());
-    pinned_[bits] = reg;
+    pinned_[number] = reg;
   }
 
   void emit_loop() {
     Xbyak::Label main, tail, end;
     push(rbp);
     mov(rbp, rsp);
+    push(rbx);
     sub(rsp, kMostSpilled * 64);
     and_(rsp, -64);
     const size_t inputs = num_inputs();
     for (size_t k = 0; k < std::min<size_t>(inputs, 3); ++k) mov(kInputs[k], ptr[rdi + 8 * k]);
     mov(r11, ptr[rsi]);
-    for (const auto& [bits, reg] : pinned_) vbroadcastss(Zmm(reg), ptr[rip + number(bits)]);
+    mov(rbx, ptr[rdx + static_cast<int>(offsetof(Scalars, self))]);
+    for (const auto& [number, reg] : pinned_) vbroadcastss(Zmm(reg), place(ptr, number));
     xor_(eax, eax);
     sub(rcx, kLanes);
     jl(tail, T_NEAR);
@@ -114,6 +135,7 @@ class Emitter : public Xbyak::CodeGenerator {
     emit_body(true);
     L(end);
     vzeroupper();
+    mov(rbx, ptr[rbp - 8]);
     mov(rsp, rbp);
     pop(rbp);
     mov(eax, 1);
@@ -130,6 +152,10 @@ class Emitter : public Xbyak::CodeGenerator {
     return static_cast<size_t>(most) + 1;
   }
   Xbyak::Label& number(int32_t bits) { return numbers_[bits]; }
+  // Returns where a number is in memory; `frame` is ptr, or ptr_b to repeat it.
+  Xbyak::Address place(const Xbyak::AddressFrame& frame, const CodeNumber& of) {
+    return of.given ? frame[rbx + 4 * of.of] : frame[rip + number(of.of)];
+  }
 
   void emit_body(bool tail) {
     tail_ = tail;
@@ -221,10 +247,12 @@ class Emitter : public Xbyak::CodeGenerator {
 
   Zmm reg(int32_t of) {
     if (is_number(of)) {
-      const int32_t bits = bits_of(at(of).number);
-      if (const auto found = pinned_.find(bits); found != pinned_.end()) return Zmm(found->second);
+      const CodeNumber number = code_number(of);
+      if (const auto found = pinned_.find(number); found != pinned_.end()) {
+        return Zmm(found->second);
+      }
       const Zmm made(take(kNone));
-      vbroadcastss(made, ptr[rip + number(bits)]);
+      vbroadcastss(made, place(ptr, number));
       return made;
     }
     locked_.push_back(of);
@@ -238,8 +266,8 @@ class Emitter : public Xbyak::CodeGenerator {
   // Calls f with a register or a place in memory that holds a value.
   template <class F>
   void with(int32_t of, F&& f) {
-    if (is_number(of) && !pinned_.contains(bits_of(at(of).number))) {
-      f(ptr_b[rip + number(bits_of(at(of).number))]);
+    if (is_number(of) && !pinned_.contains(code_number(of))) {
+      f(place(ptr_b, code_number(of)));
     } else if (!is_number(of) && value(of).reg == kNone) {
       f(ptr[rsp + 64 * value(of).slot]);
     } else {
@@ -418,6 +446,7 @@ class Emitter : public Xbyak::CodeGenerator {
       case Operation::kBools:
         return load(i);
       case Operation::kNumber:
+      case Operation::kParameter:
         return;
       case Operation::kAdd:
         return binary(i, [&](const Zmm& to, const Zmm& a, const Operand& b) { vaddps(to, a, b); });
@@ -515,8 +544,9 @@ class Emitter : public Xbyak::CodeGenerator {
   const Xbyak::Reg64 kInputs[3] = {r8, r9, r10};
   const std::vector<Operation>& operations_;
   const std::vector<int32_t>& results_;
+  InnerLoop loop_ = nullptr;
   std::vector<std::vector<size_t>> uses_;
-  std::map<int32_t, int> pinned_;
+  std::map<CodeNumber, int> pinned_;
   std::map<int32_t, Xbyak::Label> numbers_;
   // Of the body that is being emitted.
   bool tail_ = false;
@@ -538,15 +568,81 @@ bool makes_machine_code() {
   return makes;
 }
 
-InnerLoop machine_code(const Expression& expression) {
+namespace {
+
+// Returns a text that is equal for equal expressions.
+std::string text_of_expression(const Expression& expression) {
+  std::string text;
+  const auto add = [&](int32_t number) {
+    text.append(reinterpret_cast<const char*>(&number), sizeof(number));
+  };
+  for (const Operation& each : expression.operations) {
+    for (const int32_t field : {int32_t{each.code}, each.a, each.b, each.c, each.input,
+                                bits_of(each.number), each.parameter}) {
+      add(field);
+    }
+  }
+  text += '\n';
+  for (const int32_t result : expression.results) add(result);
+  return text;
+}
+
+// The loops that exist.
+class CodeLoops {
+ public:
+  static CodeLoops& instance() {
+    static CodeLoops* const all = new CodeLoops;  // kernels may outlive main
+    return *all;
+  }
+  std::shared_ptr<const InnerLoop> find(const Expression& expression) {
+    std::string text = text_of_expression(expression);
+    std::shared_ptr<const Made> made;  // is never destroyed under the lock, which it takes
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (const auto at = known_.find(text); at != known_.end()) {
+      if (std::shared_ptr<const InnerLoop> found = at->second.lock()) return found;
+    }
+    made = std::make_shared<const Made>(expression, text);
+    const std::shared_ptr<const InnerLoop> loop(made, &made->emitter.loop());
+    known_.insert_or_assign(std::move(text), loop);
+    return loop;
+  }
+  size_t count() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return known_.size();
+  }
+
+ private:
+  struct Made {
+    Made(const Expression& expression, std::string of) : emitter(expression), text(std::move(of)) {}
+    ~Made() { instance().forget(text); }
+    Emitter emitter;
+    std::string text;
+  };
+  // There may be another loop of that text by now.
+  void forget(const std::string& text) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (const auto at = known_.find(text); at != known_.end() && at->second.expired()) {
+      known_.erase(at);
+    }
+  }
+
+  std::mutex mutex_;
+  std::map<std::string, std::weak_ptr<const InnerLoop>> known_;
+};
+
+}  // namespace
+
+std::shared_ptr<const InnerLoop> machine_code(const Expression& expression) {
   try {
-    return std::make_unique<Emitter>(expression).release()->loop();  // is never destroyed
+    return CodeLoops::instance().find(expression);
   } catch (const TooLarge&) {
     return nullptr;
   } catch (const Xbyak::Error&) {  // such as a system that forbids code made at run time
     return nullptr;
   }
 }
+
+size_t num_loops() { return CodeLoops::instance().count(); }
 
 }  // namespace mytorch::cpu
 
@@ -555,7 +651,8 @@ InnerLoop machine_code(const Expression& expression) {
 namespace mytorch::cpu {
 
 bool makes_machine_code() { return false; }
-InnerLoop machine_code(const Expression& /*expression*/) { return nullptr; }
+std::shared_ptr<const InnerLoop> machine_code(const Expression& /*expression*/) { return nullptr; }
+size_t num_loops() { return 0; }
 
 }  // namespace mytorch::cpu
 

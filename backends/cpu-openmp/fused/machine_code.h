@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "backends/cpu-openmp/pointwise/inner_loop.h"
@@ -12,12 +13,15 @@ namespace mytorch::cpu {
 // An operation on the results of earlier ones, which are vectors of float32, or masks.
 struct Operation {
   enum Code : uint8_t {
-    // Leaves: an operand of float32, of a 16-bit float, or of bools; a number.
+    // Leaves: an operand of float32, of a 16-bit float, or of bools; a number; a number that is
+    // given
+    // to the loop.
     kInput,
     kBfloat16,
     kFloat16,
     kBools,
     kNumber,
+    kParameter,
     kAdd,
     kSub,
     kMul,
@@ -55,6 +59,7 @@ struct Operation {
   int32_t a = -1, b = -1, c = -1;  // operations
   int32_t input = -1;              // the operand of a leaf
   float number = 0;
+  int32_t parameter = -1;  // the place of a given number in those that Scalars::self points to
 };
 constexpr bool is_mask(Operation::Code code) {
   return code >= Operation::kEq || code == Operation::kBools;
@@ -67,8 +72,11 @@ struct Expression {
 
 // Whether this build and this processor make machine code.
 bool makes_machine_code();
-// Returns a loop that computes an expression, or NULL if it needs more memory than there is. The
-// loop is never destroyed.
-InnerLoop machine_code(const Expression& expression);
+// Returns a loop that computes an expression, or null if it needs more memory than there is.
+// `Scalars::self` of a call points to the floats of its parameters. The loop exists as long as
+// somebody refers to it; equal expressions share one.
+std::shared_ptr<const InnerLoop> machine_code(const Expression& expression);
+// Returns how many loops exist.
+size_t num_loops();
 
 }  // namespace mytorch::cpu

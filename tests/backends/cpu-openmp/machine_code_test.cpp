@@ -6,7 +6,9 @@
 
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "tests/core/random_seed.h"
@@ -94,7 +96,8 @@ bool takes_masks(Op::Code code) { return code >= Op::kAnd || code == Op::kFromMa
 
 struct Made {
   Expression expression;
-  std::vector<bool> bools;  // of each input
+  std::vector<bool> bools;   // of each input
+  std::vector<float> given;  // the numbers that are given to the loop
 };
 
 template <class Random>
@@ -116,6 +119,11 @@ Made random_expression(Random& random, int operations) {
   for (size_t i = below(20); i > 0; --i) {
     Op number{Op::kNumber};
     number.number = static_cast<float>(static_cast<int>(below(100)) - 50) / 16;
+    if (below(2) == 0) {
+      number.code = Op::kParameter;
+      number.parameter = static_cast<int32_t>(made.given.size());
+      made.given.push_back(std::exchange(number.number, 0.0f));
+    }
     append(number);
   }
   const auto any = [&](const std::vector<int32_t>& of) {
@@ -151,8 +159,10 @@ TEST(MachineCode, RandomExpressions) {
   for (int t = 0; t < kExpressions; ++t) {
     const Made made = random_expression(random, t % 10 == 0 ? 200 : 30);
     const auto& [operations, results] = made.expression;
-    const InnerLoop loop = machine_code(made.expression);
+    const std::shared_ptr<const InnerLoop> loop = machine_code(made.expression);
     if (loop == nullptr) continue;
+    Scalars scalars;
+    scalars.self = made.given.data();
     ++compiled;
     const size_t n = random() % 70;
     std::vector<std::vector<float>> numbers;
@@ -175,14 +185,15 @@ TEST(MachineCode, RandomExpressions) {
       stored.emplace_back(n * 4 + 64, kUntouched);
       outputs.push_back(stored.back().data());
     }
-    ASSERT_TRUE(loop(inputs.data(), outputs.data(), Scalars(), static_cast<int64_t>(n)));
+    ASSERT_TRUE((*loop)(inputs.data(), outputs.data(), scalars, static_cast<int64_t>(n)));
     for (size_t k = 0; k < n; ++k) {
       std::vector<float> values;
       for (const Op& op : operations) {
         const auto at = [&](int32_t of) { return of < 0 ? 0 : values[static_cast<size_t>(of)]; };
-        values.push_back(op.code == Op::kNumber ? op.number
-                         : op.input >= 0        ? numbers[static_cast<size_t>(op.input)][k]
-                                                : value_of(op.code, at(op.a), at(op.b), at(op.c)));
+        values.push_back(op.code == Op::kNumber      ? op.number
+                         : op.code == Op::kParameter ? made.given[static_cast<size_t>(op.parameter)]
+                         : op.input >= 0             ? numbers[static_cast<size_t>(op.input)][k]
+                                         : value_of(op.code, at(op.a), at(op.b), at(op.c)));
       }
       for (size_t r = 0; r < results.size(); ++r) {
         const float wanted = values[static_cast<size_t>(results[r])];
@@ -211,14 +222,42 @@ TEST(MachineCode, SixteenBitInputs) {
   Op a{Op::kBfloat16}, b{Op::kFloat16};
   a.input = 0;
   b.input = 1;
-  const InnerLoop loop = machine_code({{a, b, {Op::kAdd, 0, 1}}, {2}});
+  const auto loop = machine_code({{a, b, {Op::kAdd, 0, 1}}, {2}});
   ASSERT_NE(loop, nullptr);
   std::vector<float> sums(20, 7);
   const void* inputs[] = {bfloat16.data(), float16.data()};
   void* outputs[] = {sums.data()};
-  loop(inputs, outputs, Scalars(), 19);
+  (*loop)(inputs, outputs, Scalars(), 19);
   for (int i = 0; i < 19; ++i) EXPECT_EQ(sums[static_cast<size_t>(i)], 3);
   EXPECT_EQ(sums[19], 7);
+}
+
+TEST(MachineCode, LoopsOfOtherNumbersAreOneAndLeaveWithTheLastReference) {
+  const size_t before = num_loops();
+  Op x{Op::kInput}, given{Op::kParameter}, number{Op::kNumber};
+  x.input = given.parameter = 0;
+  const auto times = [&](const Op& factor) {
+    return machine_code({{x, factor, {Op::kMul, 0, 1}}, {2}});
+  };
+  auto loop = times(given);
+  EXPECT_EQ(loop != nullptr, makes_machine_code());
+  if (loop == nullptr) return;
+  EXPECT_EQ(times(given), loop);
+  EXPECT_EQ(num_loops(), before + 1);
+  number.number = 2;
+  EXPECT_NE(times(number), loop);
+  const std::vector<float> ones(21, 1);
+  std::vector<float> products(21);
+  const void* inputs[] = {ones.data()};
+  void* outputs[] = {products.data()};
+  for (const float factor : {3.0f, -0.5f}) {
+    Scalars scalars;
+    scalars.self = &factor;
+    (*loop)(inputs, outputs, scalars, 21);
+    EXPECT_EQ(products, std::vector<float>(21, factor));
+  }
+  loop.reset();
+  EXPECT_EQ(num_loops(), before);
 }
 
 }  // namespace
