@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <span>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "backends/cuda/fused/text.h"
@@ -34,9 +37,21 @@ int64_t product(const int64_t* sizes, int count) {
   return std::accumulate(sizes, sizes + count, int64_t{1}, std::multiplies<>());
 }
 
+// Returns the kernels of all programs with that structure. They stay for the process: a graph of
+// the device may run them after the program is gone, and recordings ask for them again.
+KernelTable& kernels_of(const std::string& structure) {
+  static std::mutex mutex;
+  static auto* const known = new std::unordered_map<std::string, std::unique_ptr<KernelTable>>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::unique_ptr<KernelTable>& found = (*known)[structure];
+  if (found == nullptr) found = std::make_unique<KernelTable>();
+  return *found;
+}
+
 class FusedKernel {
  public:
-  explicit FusedKernel(const mt_fused_program& program) : source_(program) {
+  explicit FusedKernel(const mt_fused_program& program)
+      : source_(program), kernels_(kernels_of(source_.structure)) {
     if (!source_.rows) return;
     for (const FusedSource::Call& call : source_.calls) {
       if (call.is("bound")) sites_.push_back(fault_site(call.program.base.c_str()));
@@ -102,6 +117,10 @@ class FusedKernel {
     }
   }
 
+  void add_numbers(Params& params) const {
+    for (const FusedSource::Parameter& number : source_.numbers) params.word(number.bits);
+  }
+
   bool run_line(mt_ctx& ctx, const mt_fused_args& args) {
     const int64_t n = product(args.shape, args.ndim);
     uintptr_t addresses = 0;
@@ -126,6 +145,7 @@ class FusedKernel {
     for (int k = 0; k < num_operands(); ++k) {
       add(key, params, k, args.operands[k], kinds[static_cast<size_t>(k)]);
     }
+    add_numbers(params);
     params.number(n);
     const int run = (addresses & 15) == 0 ? 16 / largest : 1;
     key.set(kForm, kLine);
@@ -192,6 +212,7 @@ class FusedKernel {
       add(key, params, k, args.operands[k], repeats ? Kind::kRepeated : Kind::kElements);
     }
     if (run > 1) loop.pack(run, static_cast<int>(operands.size()));
+    add_numbers(params);
     params.number(loop.numel());
     loop.write(params, operands);
     key.set(kForm, loop.wide() ? kWide : kStrided);
@@ -248,6 +269,7 @@ class FusedKernel {
       const bool single = value_of(k).row && !value_of(k).is_table();
       add(key, params, k, args.operands[k], single ? Kind::kSingle : Kind::kElements);
     }
+    add_numbers(params);
     params.number(loop.numel());
     params.number(columns);
     for (int k = 0; k < num_inputs(); ++k) {
@@ -289,7 +311,7 @@ class FusedKernel {
   const FusedSource source_;
   std::vector<uint32_t> sites_;  // of the checks of indices, in order
   int64_t kept_bytes_ = 0;  // of the registers that an element of a row takes from phase to phase
-  KernelTable kernels_;
+  KernelTable& kernels_;
 };
 
 const char* supports(void* self, const void* args) {
@@ -305,7 +327,7 @@ int run(void* self, mt_ctx* ctx, const void* args) noexcept {
 }  // namespace
 
 void compile_fused(const mt_fused_program& program, mt_kernel_entry& kernel) {
-  kernel.self = std::make_unique<FusedKernel>(program).release();  // kernels are never destroyed
+  sdk::give_kernel(program, std::make_unique<FusedKernel>(program), kernel);
   kernel.run = &run;
   kernel.supports = &supports;
   kernel.size = sizeof(mt_kernel_entry);

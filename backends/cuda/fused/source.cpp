@@ -11,6 +11,92 @@
 #include "mytorch/backend/fused.h"
 
 namespace mytorch::cuda {
+namespace {
+
+constexpr size_t kMostNumbers = 64;  // in the parameters of a kernel
+
+// Returns a number of a program that has a type, as one of a call.
+mt_scalar scalar_of(const FusedSource::Value& value) {
+  mt_scalar scalar{};
+  scalar.kind = value.type >= kFloat16 ? MT_SCALAR_FLOAT : MT_SCALAR_INT;
+  if (value.type >= kFloat16) {
+    scalar.v.d = value.number;
+  } else {
+    scalar.v.i = static_cast<int64_t>(value.number);
+  }
+  return scalar;
+}
+
+// Returns whether the compiler makes other code for a number than for another one.
+bool makes_code(const mt_scalar& scalar, const Program& program,
+                const Program::Argument& argument) {
+  if (argument.type == MT_TYPE_BOOL || scalar.kind == MT_SCALAR_BOOL) return true;
+  const double value = scalar.kind == MT_SCALAR_INT ? static_cast<double>(scalar.v.i) : scalar.v.d;
+  if (value == 0 || value == 1 || value == -1) return true;
+  return std::any_of(program.nodes.begin(), program.nodes.end(), [&](const mt_node& node) {
+    return std::string_view(node.op) == "pow" && node.a[1] == argument.node;
+  });
+}
+
+}  // namespace
+
+FusedSource::Number FusedSource::number(const mt_scalar& scalar, const Program& program,
+                                        const Program::Argument& argument, Code compute) {
+  const Program::Argument field{0, 0, argument.type, MT_FIELD_SCALAR};
+  const Number fixed{number_bits(&scalar, field, compute)};
+  if (makes_code(scalar, program, argument)) return fixed;
+  const std::string_view type = value_name(argument.type, compute);
+  const auto found = std::find_if(numbers.begin(), numbers.end(), [&](const Parameter& each) {
+    return each.bits == fixed.bits && each.type == type;
+  });
+  if (found == numbers.end()) {
+    if (numbers.size() == kMostNumbers) return fixed;
+    numbers.push_back({value_name(argument.type, compute), fixed.bits});
+    return {fixed.bits, static_cast<int>(numbers.size()) - 1};
+  }
+  return {fixed.bits, static_cast<int>(found - numbers.begin())};
+}
+
+void FusedSource::add_numbers(const mt_fused_call& from, Call* call) {
+  const Program& program = call->program;
+  for (size_t i = 0; i < program.inputs.size(); ++i) {
+    const Value& value = values[static_cast<size_t>(call->inputs[i])];
+    call->input_numbers.push_back(
+        value.kind == MT_FUSED_NUMBER
+            ? number(scalar_of(value), program, program.inputs[i], call->compute)
+            : Number{});
+  }
+  for (size_t i = 0; i < program.scalars.size(); ++i) {
+    call->scalars.push_back(number(from.scalars[i], program, program.scalars[i], call->compute));
+  }
+}
+
+void FusedSource::describe(const mt_fused_program& program) {
+  structure = name + '\0';
+  const auto add = [&](auto value) {
+    structure.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  };
+  add(exact);
+  add(num_inputs);
+  for (const Value& value : values) {
+    add(value.kind);
+    add(value.row);
+    add(value.type);
+  }
+  const auto add_number = [&](const Number& each) {
+    add(each.parameter);
+    if (each.parameter < 0) add(each.bits);
+  };
+  for (size_t i = 0; i < calls.size(); ++i) {
+    structure += contents_of(*sdk::fused_call(program, static_cast<int32_t>(i)).program);
+    add(calls[i].compute);
+    for (const int32_t value : calls[i].inputs) add(value);
+    for (const int32_t value : calls[i].results) add(value);
+    for (const Number& each : calls[i].input_numbers) add_number(each);
+    for (const Number& each : calls[i].scalars) add_number(each);
+  }
+  for (const int32_t value : outputs) add(value);
+}
 
 FusedSource::FusedSource(const mt_fused_program& program)
     : name(program.name),
@@ -26,7 +112,7 @@ FusedSource::FusedSource(const mt_fused_program& program)
   }
   for (int32_t i = 0; i < program.num_calls; ++i) {
     const mt_fused_call& from = sdk::fused_call(program, i);
-    Call call{Program(*from.program), code_of(from.compute), {}, {}, {}};
+    Call call{Program(*from.program), code_of(from.compute), {}, {}, {}, {}};
     if (!call.program.takes(call.compute) || call.program.divides(call.compute)) {
       throw sdk::Declined{};
     }
@@ -36,7 +122,7 @@ FusedSource::FusedSource(const mt_fused_program& program)
     }
     call.compute = call.program.computes_in(call.compute);
     call.inputs.assign(from.inputs, from.inputs + call.program.inputs.size());
-    call.scalars.assign(from.scalars, from.scalars + call.program.scalars.size());
+    add_numbers(from, &call);
     call.results.assign(from.results, from.results + call.program.outputs.size());
     int phase = 0;
     for (const int32_t value : call.inputs) {
@@ -53,6 +139,7 @@ FusedSource::FusedSource(const mt_fused_program& program)
   outputs.assign(program.outputs, program.outputs + program.num_outputs);
   for (const Value& value : values) phases = std::max(phases, value.phase);
   if (rows) choose_kept();
+  describe(program);
 }
 
 FusedSource::Phase FusedSource::phase(int number, bool keeps) const {

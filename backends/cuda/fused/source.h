@@ -1,4 +1,6 @@
-// A fused program, as kernels are made from it.
+// A fused program, as kernels are made from it. The numbers of its calls are parameters of the
+// kernels, so that programs that differ in them alone have the same kernels; those that make other
+// code are part of the text: bools, 0, 1 and -1, and exponents.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +30,16 @@ struct FusedSource {
     // a later phase reads them again; -1: none.
     int kept = -1;
   };
+  struct Number {
+    uint64_t bits = 0;   // as a parameter (number_bits)
+    int parameter = -1;  // its place in `numbers`; -1: it is part of the text
+  };
   struct Call {
     Program program;
     Code compute;
     std::vector<int32_t> inputs, results;
-    std::vector<mt_scalar> scalars;
+    // Of each input that is a number, and of each scalar.
+    std::vector<Number> input_numbers, scalars;
     bool reduces() const { return !program.fold.empty(); }
     // Whether it computes its first output by a node operation of that name.
     bool is(const char* op) const {
@@ -47,6 +54,13 @@ struct FusedSource {
   std::vector<Value> values;
   std::vector<Call> calls;
   std::vector<int32_t> outputs;
+  struct Parameter {
+    const char* type;  // in C++
+    uint64_t bits;
+  };
+  std::vector<Parameter> numbers;
+  // A text that is the same for programs with the same kernels.
+  std::string structure;
 
   // ---- of rows. Phase p reads the row for the reductions that depend on p others, one after the
   // other; the last one stores the outputs.
@@ -61,6 +75,10 @@ struct FusedSource {
   Phase phase(int number, bool keeps) const;
 
  private:
+  Number number(const mt_scalar& scalar, const Program& program, const Program::Argument& argument,
+                Code compute);
+  void add_numbers(const mt_fused_call& from, Call* call);
+  void describe(const mt_fused_program& program);
   void choose_kept();
 };
 

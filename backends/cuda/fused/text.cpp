@@ -95,6 +95,10 @@ class Text {
         add(std::string(o.output ? "  " : "  const ") + type_name(o.type) + "* " + o.name + ";");
       }
     }
+    for (size_t i = 0; i < source_.numbers.size(); ++i) {
+      add(std::string("  Scalar<") + source_.numbers[i].type + "> number" + std::to_string(i) +
+          ";");
+    }
     add("  i64 n;");
     if (source_.rows) add("  i64 columns;");
     for (const FusedOperand& o : operands_) {
@@ -114,9 +118,9 @@ class Text {
   // ---- calls
 
   // Returns a number as one of the compute type, or of a bool or an index.
-  static std::string number(const mt_scalar& scalar, int32_t type, Code compute) {
-    Program::Argument argument{0, 0, type, MT_FIELD_SCALAR};
-    const uint64_t bits = number_bits(&scalar, argument, compute);
+  static std::string number(const FusedSource::Number& of, int32_t type, Code compute) {
+    if (of.parameter >= 0) return "p.number" + std::to_string(of.parameter) + ".value";
+    const uint64_t bits = of.bits;
     char text[64];
     if (type == MT_TYPE_BOOL) return bits != 0 ? "true" : "false";
     if (type == MT_TYPE_COMPUTE && compute == kFloat64) {
@@ -134,18 +138,11 @@ class Text {
   }
 
   // Returns the value of an input of a call.
-  std::string taken(int32_t at, int32_t type, Code compute) const {
+  std::string taken(const FusedSource::Call& call, size_t input) const {
+    const int32_t at = call.inputs[input], type = call.program.inputs[input].type;
+    const Code compute = call.compute;
     const FusedSource::Value& from = value(at);
-    if (from.kind == MT_FUSED_NUMBER) {
-      mt_scalar scalar{};
-      scalar.kind = from.type >= kFloat16 ? MT_SCALAR_FLOAT : MT_SCALAR_INT;
-      if (from.type >= kFloat16) {
-        scalar.v.d = from.number;
-      } else {
-        scalar.v.i = static_cast<int64_t>(from.number);
-      }
-      return number(scalar, type, compute);
-    }
+    if (from.kind == MT_FUSED_NUMBER) return number(call.input_numbers[input], type, compute);
     if (from.kind == MT_FUSED_POSITION) {
       const std::string here = from.row ? "i64(0)" : "here";
       return compute == kInt64 || type == MT_TYPE_INDEX
@@ -168,7 +165,7 @@ class Text {
     };
     for (size_t i = 0; i < program.inputs.size(); ++i) {
       if (value(call.inputs[i]).is_table()) continue;
-      declare(program.inputs[i], taken(call.inputs[i], program.inputs[i].type, call.compute));
+      declare(program.inputs[i], taken(call, i));
     }
     for (size_t i = 0; i < program.scalars.size(); ++i) {
       declare(program.scalars[i], number(call.scalars[i], program.scalars[i].type, call.compute));

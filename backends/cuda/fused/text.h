@@ -23,10 +23,10 @@ inline constexpr int kFusedThreads = 128;  // of a block, unless rows are longer
 inline constexpr int kFusedUnroll = 4;     // runs of a thread in kLine
 
 // Returns the whole text. The kernel's parameters are, in order: the inputs, pointers or numbers;
-// the outputs; the number of elements (kLine), of runs, or of rows; for rows, the number of their
-// elements, of each table the distances between elements of a row and between those that an index
-// selects from, and the Faults of each check of an index; and, except for kLine, the loop over the
-// operands in memory.
+// the outputs; the numbers of the calls (FusedSource::numbers); the number of elements (kLine), of
+// runs, or of rows; for rows, the number of their elements, of each table the distances between
+// elements of a row and between those that an index selects from, and the Faults of each check of
+// an index; and, except for kLine, the loop over the operands in memory.
 std::string fused_text(const FusedSource& source, const Key& key);
 
 }  // namespace mytorch::cuda

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct Known {
 struct Site {
   std::string op;
   std::string message;  // "": a fault about an index
+  bool operator==(const Site&) const = default;
 };
 
 // There are few streams and operators: lists suffice, and they never shrink.
@@ -69,8 +71,11 @@ Fault* fault_of(const mt_ctx& ctx) {
 uint32_t fault_site(const char* op, const char* message) {
   State& s = state();
   const std::lock_guard<std::mutex> lock(s.mutex);
-  s.sites.push_back({op, message != nullptr ? message : ""});
-  return static_cast<uint32_t>(s.sites.size());
+  Site site{op, message != nullptr ? message : ""};
+  const auto found = std::find(s.sites.begin(), s.sites.end(), site);
+  const auto number = static_cast<uint32_t>(found - s.sites.begin()) + 1;
+  if (found == s.sites.end()) s.sites.push_back(std::move(site));
+  return number;
 }
 
 namespace {

@@ -26,9 +26,9 @@ struct Fault {
 // Returns the device address of the fault record of the context's stream, which is created on first
 // use.
 Fault* fault_of(const mt_ctx& ctx);
-// Registers an operator ("gather") and returns its permanent number. `message` is the error text
-// for faults that are not about an index ("integer division by zero"); {index} and {size} in it
-// become the fault's numbers.
+// Registers an operator ("gather") and returns its permanent number, the same for the same texts.
+// `message` is the error text for faults that are not about an index ("integer division by zero");
+// {index} and {size} in it become the fault's numbers.
 uint32_t fault_site(const char* op, const char* message = nullptr);
 
 // Makes waits for `stream` also report the faults of `other`: the stream on which a graph, now

@@ -112,7 +112,9 @@ class Builder {
 
   // Runs the kernel, once compiled.
   void run(const Shape& shape) {
-    const mt_fused_program program = fused_program("fused_test", values_, calls_, outputs_, exact_);
+    mt_fused_program program = fused_program("fused_test", values_, calls_, outputs_, exact_);
+    void (*destroy)(void* self) = nullptr;
+    program.destroy = &destroy;
     mt_kernel_entry kernel{};
     cuda::compile_fused(program, kernel);
     std::vector<char> bytes(sizeof(mt_fused_args) + tensors_.size() * sizeof(void*));
@@ -125,6 +127,8 @@ class Builder {
     ASSERT_EQ(kernel.supports(kernel.self, &args), nullptr);
     TestContext context;
     ASSERT_EQ(kernel.run(kernel.self, context.get(), &args), MT_OK) << context.error;
+    ASSERT_NE(destroy, nullptr);
+    destroy(kernel.self);
   }
 
  private:
@@ -147,6 +151,13 @@ class Builder {
 const mt_ctx& any_context() {
   static TestContext context;
   return *context.get();
+}
+
+mt_scalar real(double value) {
+  mt_scalar scalar{};
+  scalar.kind = MT_SCALAR_FLOAT;
+  scalar.v.d = value;
+  return scalar;
 }
 
 template <class T>
@@ -196,6 +207,32 @@ TEST(EmulatedFused, ChainsOfContiguousElements) {
     expect_close(out, want, 1e-5);
     expect_close(mask, truth, 0);
   }
+}
+
+TEST(EmulatedFused, ProgramsOfOtherNumbersShareAKernel) {
+  const TestTensor x = numbers<float>({70}, 1), out = numbers<float>({70}, 2);
+  const int before = cuda::texts_compiled;
+  for (const double factor : {0.25, 3.0, -7.5}) {
+    Builder b;
+    const int product = b.call("mul.Tensor", {b.input(x), b.number(factor)}, kF32);
+    const int sum = b.call("add.Tensor", {product, b.number(2 * factor)}, kF32);
+    const mt_scalar slope = real(factor + 2);
+    b.output(out, b.call("leaky_relu", {sum}, kF32, false, kF32, {slope}));
+    b.run({70});
+    std::vector<double> want;
+    for (const double v : x.values<double>()) {
+      const double of = (v + 2) * factor;
+      want.push_back(of > 0 ? of : of * (factor + 2));
+    }
+    expect_close(out, want, 1e-5);
+  }
+  EXPECT_EQ(cuda::texts_compiled - before, 1);
+  for (const double exponent : {2.0, 3.0}) {  // multiplications
+    Builder b;
+    b.output(out, b.call("pow.Tensor_Tensor", {b.input(x), b.number(exponent)}, kF32));
+    b.run({70});
+  }
+  EXPECT_EQ(cuda::texts_compiled - before, 3);
 }
 
 TEST(EmulatedFused, StridedAndBroadcastOperands) {

@@ -33,7 +33,7 @@ mt_node node_of(const char* op, int32_t type, std::array<int32_t, 3> a = {-1, -1
 // The loss of rows of logits and its gradient, and the variance of the rows.
 class LossOfRows {
  public:
-  explicit LossOfRows(mt_dtype dtype) {
+  explicit LossOfRows(mt_dtype dtype, int64_t size = 50) {
     const int x = value(MT_FUSED_INPUT, false, dtype), label = value(MT_FUSED_INPUT, true, kI64);
     const int table = value(MT_FUSED_TABLE, true, dtype);
     const int here = value(MT_FUSED_POSITION, false, kI64),
@@ -41,7 +41,7 @@ class LossOfRows {
     values_.back().number = 1;
     mt_scalar number{};
     number.kind = MT_SCALAR_INT;
-    number.v.i = 50;
+    number.v.i = size;
     const int index = call(&bound_, {label}, true, kI64, kI64, {number, number});
     const int own = call(&load_, {table, index}, true, dtype, dtype, {});
     const int lse = call(program_of("logsumexp"), {x}, true, kF32, kF32, {});
@@ -131,6 +131,16 @@ TEST_P(FusedTexts, OfALossOfRowsCompiles) {
   key.set(kThreads, static_cast<uint8_t>(log_threads));
   key.set(kParts, static_cast<uint8_t>(parts));
   EXPECT_FALSE(compile(LossOfRows(dtype).text(key), 90).empty());
+}
+
+TEST(FusedText, OfOtherSizesAreTheSame) {
+  Key key;
+  key.set(kForm, kRows);
+  key.set(kRun, 4);
+  key.set(kParts, 2);
+  const std::string text = LossOfRows(kF32).text(key);
+  EXPECT_EQ(LossOfRows(kF32, 51).text(key), text);
+  EXPECT_NE(LossOfRows(kF32, 1).text(key), text);
 }
 
 INSTANTIATE_TEST_SUITE_P(
