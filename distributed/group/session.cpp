@@ -215,7 +215,8 @@ void Session::look_after(GroupState& state, const std::vector<int>& lost) {
     state.fail(absl::StrCat("the engine reports status ", status, " after call #", last.number));
   } else if (late.has_value()) {
     state.fail(absl::StrCat("rank ", state.rank, " of group ", state.name, ", call ",
-                            late->name.text(state.rank), called_from(late->name.site), ": not finished within ", timeout_,
+                            late->name.text(state.rank), called_from(late->name.site),
+                            ": not finished within ", timeout_,
                             " s: ", diagnose(state, late->name)));
   }
 }
