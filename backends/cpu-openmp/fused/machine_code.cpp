@@ -36,7 +36,9 @@ int32_t bits_of(float value) { return std::bit_cast<int32_t>(value); }
 struct CodeNumber {
   bool given;
   int32_t of;  // its bits, or its place
-  auto operator<=>(const CodeNumber&) const = default;
+  bool operator<(const CodeNumber& other) const {
+    return std::pair(given, of) < std::pair(other.given, other.of);
+  }
 };
 
 struct TooLarge {};
@@ -602,7 +604,7 @@ class CodeLoops {
       if (std::shared_ptr<const InnerLoop> found = at->second.lock()) return found;
     }
     made = std::make_shared<const Made>(expression, text);
-    const std::shared_ptr<const InnerLoop> loop(made, &made->emitter.loop());
+    std::shared_ptr<const InnerLoop> loop(made, &made->emitter.loop());
     known_.insert_or_assign(std::move(text), loop);
     return loop;
   }
