@@ -74,13 +74,15 @@ std::string function_of(const void* address) {
   return status == 0 ? demangled.get() : name;
 }
 
-// Returns whether a function is part of the library or of the standard one, although it lies in the
+// Return whether a function is part of the library, or of the standard one, although it lies in the
 // program: an instantiation of a template, or an inline function. Tests of the library are in
 // unnamed namespaces.
 bool is_ours(std::string_view function) {
-  return function.starts_with("std::") || function.starts_with("__gnu_cxx::") ||
-         (function.starts_with("mytorch::") &&
-          function.find("(anonymous namespace)") == std::string_view::npos);
+  return function.starts_with("mytorch::") &&
+         function.find("(anonymous namespace)") == std::string_view::npos;
+}
+bool is_standard(std::string_view function) {
+  return function.starts_with("std::") || function.starts_with("__gnu_cxx::");
 }
 
 }  // namespace
@@ -115,7 +117,8 @@ std::string CallSite::text() const {
     if (object.name.starts_with("libc.so")) break;  // has called main(), or the thread's function
     if (object.name.starts_with("libstdc++.so")) continue;
     const std::string function = function_of(address);
-    if (is_ours(function)) continue;
+    // A function of the standard library that calls this one has inlined what it was given.
+    if (is_ours(function) || (written > 0 && is_standard(function))) continue;
     absl::StrAppend(&text, written++ == 0 ? "" : ", from ", function,
                     function.empty() ? "" : " at ", "0x",
                     absl::Hex(reinterpret_cast<uintptr_t>(address) - object.bias), " in ",

@@ -99,6 +99,13 @@ TEST(Failures, NameTheirCallers) {
               std::string::npos)
         << message;
   }
+  // Without a deadline, where the call fails is where it is made.
+  expect_error(
+      [] {
+        run_local(
+            2, [](const Group& g) { sums_gradients(g, mytorch::zeros({g.rank() == 1 ? 5 : 4})); });
+      },
+      "sums_gradients");
   const std::string waited = failures(2, 1, [](const Group& g) {
     if (g.rank() == 0) begins_to_sum(g, mytorch::ones({2})).wait();
   })[0];
