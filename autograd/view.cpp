@@ -235,6 +235,10 @@ void rebase_history(const Tensor& self, Node* node) { rebase_history(self, node,
 void rebase_history(const Tensor& self, Node* node, uint32_t output, uint32_t self_edge) {
   TensorImpl* impl = self.impl();
   TensorImpl* root = root_of(impl);
+  if (!is_differentiable(root->dtype)) {  // integers of floats have no gradient
+    thread_data.inplace_op = nullptr;
+    return;
+  }
   node->infos()[output].set(*impl);
   if (root == impl) {
     set_node(impl, node, output);

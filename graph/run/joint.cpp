@@ -19,7 +19,8 @@ namespace {
 
 // Also a leaf, such as an argument that is returned as it came, unless gradients are off.
 bool is_differentiable(const Tensor& result) {
-  return result.defined() && result.requires_grad() && (!result.is_leaf() || grad_enabled());
+  return result.defined() && mytorch::is_differentiable(result.dtype()) && result.requires_grad() &&
+         (!result.is_leaf() || grad_enabled());
 }
 
 // Returns memory like a result, for its gradient; dense, where the result has gaps or overlaps.

@@ -156,5 +156,22 @@ TEST(Joint, TensorsOfTheHostThatBackwardSavesAreConstants) {
   EXPECT_EQ(compiled.stats().recorded, 1);
 }
 
+// Integers that are made of floats have no gradient.
+TEST(Joint, ResultsWithoutAGradientMayBeIntegers) {
+  auto compiled = compile([](const Tensor& x) {
+    const Tensor y = x * 4;
+    return std::vector<Tensor>{y, y.to(kInt32)};
+  });
+  for (uint64_t i = 0; i < 3; ++i) {
+    const Tensor x = parameter({5}, i);
+    const std::vector<Tensor> results = compiled(x);
+    EXPECT_FALSE(results[1].requires_grad());
+    expect_close(results[1].to(kFloat32), trunc(x.detach() * 4));
+    results[0].sum().backward();
+    expect_close(x.grad(), full_like(x, 4));
+  }
+  EXPECT_EQ(compiled.stats().recorded, 1);
+}
+
 }  // namespace
 }  // namespace mytorch
