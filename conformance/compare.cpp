@@ -132,15 +132,6 @@ std::string index_text(int64_t linear, const std::vector<int64_t>& shape) {
   return out + "]";
 }
 
-// Whether the elements lie in the same order. The stride of a dimension of size 1 says nothing.
-bool same_strides(const Tensor& a, const Tensor& b) {
-  if (b.numel() == 0) return true;
-  for (int64_t d = 0; d < b.dim(); ++d) {
-    if (b.sizes()[d] != 1 && a.strides()[d] != b.strides()[d]) return false;
-  }
-  return true;
-}
-
 // The error of a complex number is relative to its magnitude: a part may be the difference of
 // larger numbers. Which parts are NaN or infinite beside an infinite one depends on the formula.
 double complex_excess(const Element& got, const Element& want, double allowed) {
@@ -246,6 +237,14 @@ std::string tensor_difference(const OpRecord& op, const Arguments& arguments, co
 }
 
 }  // namespace
+
+bool same_strides(const Tensor& a, const Tensor& b) {
+  if (b.numel() == 0) return true;
+  for (int64_t d = 0; d < b.dim(); ++d) {
+    if (b.sizes()[d] != 1 && a.strides()[d] != b.strides()[d]) return false;
+  }
+  return true;
+}
 
 bool undefined_moment(const OpRecord& op, double a, double b) {
   return op.fold == "welford" && !std::isfinite(a) && !std::isfinite(b);

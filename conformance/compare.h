@@ -33,6 +33,9 @@ struct Tolerance {
                               const Tensor& expected, const std::vector<Element>& elements) const;
 };
 
+// Whether the elements lie in the same order. The stride of a dimension of size 1 says nothing.
+bool same_strides(const Tensor& a, const Tensor& b);
+
 // Whether two elements count as equal because a mean or variance of infinities depends on the order
 // of additions: any two non-finite values do.
 bool undefined_moment(const OpRecord& op, double a, double b);

@@ -107,15 +107,6 @@ Arguments with_own_generators(Arguments arguments) {
   return arguments;
 }
 
-// Whether elements lie in the same order. The stride of a dimension of size 1 says nothing.
-bool same_strides(const Tensor& a, const Tensor& b) {
-  if (b.numel() == 0) return true;
-  for (int64_t d = 0; d < b.dim(); ++d) {
-    if (b.size(d) != 1 && a.strides()[d] != b.strides()[d]) return false;
-  }
-  return true;
-}
-
 // `has_values` is false for operators that leave the values of their results open.
 std::string first_difference(const std::vector<Tensor>& found, const std::vector<Tensor>& expected,
                              bool gradients = false, bool has_values = true) {
