@@ -39,10 +39,10 @@ int gather(GroupState& state, const std::vector<T>& mine, std::vector<T>* all,
   const bool message = !name.messages.empty();
   const CallSite site = name.site.known() ? name.site : CallSite::here();
   const std::string here = site.text();
-  const std::string text =
-      absl::StrCat("[", name.signature.op, "] the ranks of group ", state.name, " disagree about ",
-                   message ? name.text(state.rank) : absl::StrCat("call #", name.number), ": ", how,
-                   here.empty() ? "" : absl::StrCat(" (on rank ", state.rank, " called from ", here, ")"));
+  const std::string text = absl::StrCat(
+      "[", name.signature.op, "] the ranks of group ", state.name, " disagree about ",
+      message ? name.text(state.rank) : absl::StrCat("call #", name.number), ": ", how,
+      here.empty() ? "" : absl::StrCat(" (on rank ", state.rank, " called from ", here, ")"));
   // Ranks that have no part in a message learn of it from the store.
   if (message && state.session != nullptr) {
     try {
