@@ -30,7 +30,7 @@ def declared(text: str) -> tuple[dict[str, list[str]], list[str]]:
         fields = []
         for line in body.split(";"):
             line = " ".join(line.split())
-            function = re.match(r".*?\(\*(\w+)\)", line)
+            function = re.match(r".*?\(\*+(\w+)\)", line)
             plain = re.search(r"(\w+)(?:\[\w+\])?$", line)
             if line:
                 assert function or plain, line
