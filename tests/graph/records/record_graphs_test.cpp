@@ -47,6 +47,7 @@ struct Tally {
 // Results and gradients of a call, and the arguments after it.
 struct Answers {
   std::vector<Tensor> results, gradients, arguments;
+  bool keeps_history = false;  // an argument has the history of a write
 };
 
 // Calls a function of the graph's inputs, and backward behind it if the caller is to.
@@ -57,7 +58,10 @@ Answers answers(const RecordGraph& graph, F&& f) {
   std::vector<Tensor> results = f(inputs);
   if (graph.backward == Backward::kOutside) found.gradients = gradients_of(results, inputs);
   for (const Tensor& each : results) found.results.push_back(each.detach());
-  for (const Tensor& each : inputs) found.arguments.push_back(each.detach());
+  for (const Tensor& each : inputs) {
+    found.arguments.push_back(each.detach());
+    found.keeps_history = found.keeps_history || !each.is_leaf();
+  }
   return found;
 }
 
@@ -104,6 +108,8 @@ std::string compare_compiled(const RecordGraph& graph, CompileMode mode, const C
         return run_graph(graph, x, {.generator = &plain.own});
       });
     }
+    // No graph can give an argument a history, which refers to what the function computes.
+    if (expected.keeps_history) return "";
     try {
       found = answers(graph, function);
     } catch (const Error& error) {
@@ -194,7 +200,11 @@ class Spread {
       allowed = Tolerance{}.allowed(*call.op, arguments, x, elements);
       add_coarse_errors(arguments, x.dtype(), elements, &allowed);
     } else {
-      for (const Element& each : elements) allowed.push_back(16 * epsilon(x.dtype()) * each.size());
+      // Products of small numbers are subnormal, where errors are absolute.
+      const double spacing = x.dtype() == kFloat16 ? 0x1p-24 : 0x1p-126;
+      for (const Element& each : elements) {
+        allowed.push_back(16 * epsilon(x.dtype()) * each.size() + spacing);
+      }
     }
     std::vector<double> errors;
     for (const double each : allowed) {
@@ -335,10 +345,11 @@ void run_all(CompareGraph compare, bool smooth, int64_t part) {
               tally.operators.size(), drawer().operators().size());
   for (const auto& [why, times] : tally.refusals) {
     std::printf("%6lld x %s\n", static_cast<long long>(times), why.c_str());
+    // The operators are those that a graph can hold; what they write may be an argument.
+    EXPECT_NE(why.find("the function writes argument"), std::string::npos) << why;
   }
   if (count < 100 || failures > 0) return;
-  // Most graphs are functions that a graph can hold.
-  EXPECT_GT(tally.held, count / 2);
+  EXPECT_GT(tally.held, 2 * count / 3);
 }
 
 TEST(RecordGraphs, ExactGivesTheBitsOfTheFunction) { run_all(compare_exactly, false, 1); }
