@@ -147,12 +147,26 @@ std::string compare_exactly(const RecordGraph& graph, Tally* tally) {
 
 // How far the values of a graph may be from those of the function. Each call's result is moved by
 // up to the tolerance of its operator (conformance/compare.h), at random, and each gradient by
-// rounding errors of its largest element; what becomes of these errors at the end is what errors of
-// the compiled function's calls may become. Errors so add up as the graph adds them, whatever its
-// depth.
+// rounding errors of its largest element, in the coarsest type of the graph; what becomes of these
+// errors at the end is what errors of the compiled function's calls may become. Errors so add up as
+// the graph adds them, whatever its depth.
 class Spread {
  public:
-  explicit Spread(const RecordGraph& graph) : graph_(graph) {}
+  explicit Spread(const RecordGraph& graph) : graph_(graph) {
+    if (graph.backward == Backward::kNone) return;
+    RecordGraph forward = graph;
+    forward.backward = Backward::kNone;
+    std::map<int, Tensor> values;
+    Generators own(graph.seed);
+    const GeneratorGuard guard(own.others);
+    const RunOptions options{.generator = &own.own, .seen = &values};
+    first_gradient_ = run_graph(forward, inputs_of(forward), options).size();
+    for (const auto& [number, value] : values) {
+      if (is_floating_point(value.dtype())) {
+        coarsest_ = std::max(coarsest_, epsilon(value.dtype()));
+      }
+    }
+  }
 
   // Returns what is further from `expected` than the errors of calls explain, or "".
   std::string explain(const Tensor& found, const Tensor& expected, size_t place) {
@@ -263,6 +277,11 @@ class Spread {
 
   std::string beyond(const std::vector<Element>& found, const std::vector<Element>& expected,
                      size_t place) const {
+    double own = 0;  // of gradients, which are sums of what calls return
+    for (const Element& each : expected) {
+      if (place >= first_gradient_ && std::isfinite(each.d)) own = std::max(own, std::abs(each.d));
+    }
+    own *= 64 * coarsest_;
     for (size_t k = 0; k < expected.size(); ++k) {
       const double p = found[k].as_double(), q = expected[k].as_double();
       if (p == q || (std::isnan(p) && std::isnan(q))) continue;
@@ -274,7 +293,7 @@ class Spread {
         jumps = jumps || !std::isfinite(r) || !std::isfinite(q);
         most = std::max(most, std::abs(r - q));
       }
-      if (jumps || std::abs(p - q) <= kMore * most) continue;
+      if (jumps || std::abs(p - q) <= kMore * most + own) continue;
       return "element " + std::to_string(k) + " is " + std::to_string(p) + " instead of " +
              std::to_string(q) + ", but errors of calls move it by " + std::to_string(most) +
              " in " + std::to_string(moved_.size()) + " runs";
@@ -283,6 +302,8 @@ class Spread {
   }
 
   const RecordGraph& graph_;
+  size_t first_gradient_ = SIZE_MAX;
+  double coarsest_ = 0;
   int draws_ = 0;
   std::vector<std::vector<std::vector<Element>>> moved_;  // by run, then by place
 };
