@@ -25,11 +25,14 @@ bool same_elements(const Operand& a, const Operand& b) {
          std::equal(x.strides, x.strides + x.ndim, y.strides);
 }
 
-// Returns whether the step's kernels take a result that is exactly one of the operands. A loop over
-// rows reads them more than once, so only loops over elements are asked.
+// Returns whether the step's kernels take a result that is exactly one of the operands, whichever:
+// pointwise ones. Others may take some operands and decline the rest, as addmm takes `self` alone.
+// A fused loop over rows reads them more than once, so only loops over elements are asked.
 bool takes_alias(const PlanStep& step) {
   if (step.region != nullptr) return false;
-  if (step.fused == nullptr) return takes_alias(*step.entry, step.slot);
+  if (step.fused == nullptr) {
+    return step.entry->info->meaning == Meaning::kPointwise && takes_alias(*step.entry, step.slot);
+  }
   return static_cast<const mt_fused_args*>(step.args.get())->inner == 0;
 }
 

@@ -490,6 +490,11 @@ TEST(Compile, ResultsTakeTheMemoryOfOperands) {
               return (once * once).cos();  // two operands that are one
             }),
             (Bytes{2 * kOne, kOne}));
+  // A product may take one operand and not another.
+  EXPECT_EQ(planned([](const Tensor& a) { return addmm(a, a.sin(), a).cos(); }),
+            (Bytes{2 * kOne, 2 * kOne}));
+  EXPECT_EQ(planned([](const Tensor& a) { return addmm(a.sin(), a, a, 2).cos(); }),
+            (Bytes{2 * kOne, 2 * kOne}));
 }
 
 TEST(Compile, TextShowsOperators) {

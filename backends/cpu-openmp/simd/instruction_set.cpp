@@ -113,8 +113,10 @@ bool has_bfloat16_pairs() {
 }
 
 bool has_matrix_tiles() {
+  // A process that does not use them does not ask for them: it then needs larger signal stacks.
+  if (without_tiles) return false;
   static const bool has = process_has_tiles();
-  return has && !without_tiles;
+  return has;
 }
 
 }  // namespace mytorch::simd

@@ -179,6 +179,9 @@ static_assert(sizeof(TileConfig) == 64);
 
 void tile_product(int64_t m, int64_t n, int64_t k, const uint32_t* a, int64_t a_row, int64_t a_k,
                   const uint32_t* b, int64_t panel_step, float* c, int64_t c_row, bool add) {
+  for (int64_t i = 0; i < m && k == 0 && !add; ++i) {
+    std::fill(c + i * c_row, c + i * c_row + whole_tiles(n), 0.0f);
+  }
   Copies copies;
   for (int64_t i = 0; i < m; i += 2 * kTile) {
     for (int64_t p = 0; p < k; p += kMostPairs) {

@@ -76,7 +76,7 @@ TEST(InstructionSet, TilesMultiplyWherePresent) {
   const simd::TilesInUse tiles;
   for (const int64_t m : {1, 15, 16, 17, 32, 33, 70}) {
     for (const int64_t n : {16, 32, 48, 96}) {
-      for (const int64_t k : {1, 15, 16, 33, 256, 275}) {
+      for (const int64_t k : {0, 1, 15, 16, 33, 256, 275}) {
         const int64_t panel_step = (k + 3) * simd::kTilePanel, panels = (n + 31) / 32;
         std::vector<uint32_t> rows(m * (k + 5)), columns(k * (m + 5)), b(panels * panel_step);
         for (int64_t i = 0; i < m; ++i) {
