@@ -1,5 +1,6 @@
 // LAPACK's factorizations and solvers as kernels for the CPU. Other operators are those of
 // cpu-openmp.
+#include "backends/cpu-lapack/common/processor.h"
 #include "backends/cpu-lapack/common/threads.h"
 #include "backends/cpu-lapack/registry.h"
 #include "mytorch/backend/kernel.h"
@@ -12,6 +13,7 @@
 
 extern "C" MT_EXPORT int MYTORCH_BACKEND_INIT(const mt_host* host, mt_backend* backend) {
   using namespace mytorch;
+  lapack::know_processor();
   return sdk::fill_backend(host, backend,
                            {.name = "cpu-lapack",
                             .version = "1.0",
