@@ -238,13 +238,11 @@ Begun begin(GroupState& state, const Call& call, void* stream) {
     fail(ErrorCode::kIo, "[", call.signature.op, "] group ", state.name,
          " has failed and takes no more calls: ", state.reason());
   }
-  if (call.messages.empty()) ++state.sequence;
+  if (call.peers.empty()) ++state.sequence;
   CallName name{state.sequence, call.signature, {}, call.site};
   {
     const std::lock_guard<std::mutex> lock(state.progress_mutex);
-    for (const Call::Message& message : call.messages) {
-      name.messages.push_back({message.peer, ++state.messages[message.peer]});
-    }
+    for (const int peer : call.peers) name.messages.push_back({peer, ++state.messages[peer]});
     state.last = name;
     state.under_way = true;
     state.since = Clock::now();

@@ -6,6 +6,7 @@
 
 #include "core/types/errors.h"
 #include "distributed/group/state.h"
+#include "mytorch/device_memory.h"
 #include "mytorch/ops/empty.h"
 #include "mytorch/ops/to.h"
 
@@ -27,29 +28,24 @@ int gather(GroupState& state, const std::vector<T>& mine, std::vector<T>* all,
   std::memcpy(given.data_ptr(), mine.data(), n);
   const Tensor sent = given.to(state.device);
   const Tensor received = bytes(n * static_cast<size_t>(state.size)).to(state.device);
+  // The call may run on another stream than these copies, and the next one.
+  if (!state.device.is_cpu()) synchronize(state.device);
   const int status = comm.all_gather(comm.self, state.group, sent.raw_data(), received.data_ptr(),
                                      static_cast<int64_t>(n), kByte, &call);
   if (status != MT_OK) return status;
+  if (!state.device.is_cpu()) synchronize(state.device);
   const Tensor back = received.to(kCPU);
   std::memcpy(all->data(), back.raw_data(), all->size() * sizeof(T));
   return MT_OK;
 }
 
 [[noreturn]] void disagree(GroupState& state, const CallName& name, const std::string& how) {
-  const bool message = !name.messages.empty();
   const CallSite site = name.site.known() ? name.site : CallSite::here();
   const std::string here = site.text();
   const std::string text = absl::StrCat(
-      "[", name.signature.op, "] the ranks of group ", state.name, " disagree about ",
-      message ? name.text(state.rank) : absl::StrCat("call #", name.number), ": ", how,
+      "[", name.signature.op, "] the ranks of group ", state.name, " disagree about call #",
+      name.number, ": ", how,
       here.empty() ? "" : absl::StrCat(" (on rank ", state.rank, " called from ", here, ")"));
-  // Ranks that have no part in a message learn of it from the store.
-  if (message && state.session != nullptr) {
-    try {
-      state.session->store()->set(failure_key(state), text);
-    } catch (const Error&) {  // they find out by themselves
-    }
-  }
   state.fail(text);
   throw Error(ErrorCode::kValue, text);
 }
@@ -102,62 +98,11 @@ int compare_exchanged(GroupState& state, const CallName& name, const Call& call,
   return MT_OK;
 }
 
-// Both ranks of a message tell each other what they do. Those of one direction match in their
-// order.
-int compare_messages(GroupState& state, const CallName& name, const Call& call,
-                     const mt_comm_call& comm_call) {
-  const mt_comm& comm = state.engine->comm;
-  if (comm.begin == nullptr || comm.end == nullptr) return MT_OK;  // they would wait for each other
-  const size_t n = call.messages.size();
-  const auto size = static_cast<int64_t>(sizeof(Signature));
-  const Tensor given = bytes(n * sizeof(Signature));
-  for (size_t i = 0; i < n; ++i) {
-    std::memcpy(given.data<uint8_t>() + i * sizeof(Signature), &call.messages[i].signature,
-                sizeof(Signature));
-  }
-  const Tensor sent = given.to(state.device);
-  const Tensor received = bytes(n * sizeof(Signature)).to(state.device);
-  const auto* from = static_cast<const char*>(sent.raw_data());
-  auto* to = static_cast<char*>(received.data_ptr());
-  int status = comm.begin(comm.self, state.group);
-  for (size_t i = 0; i < n && status == MT_OK; ++i) {
-    const int peer = call.messages[i].peer;
-    const size_t at = i * sizeof(Signature);
-    status = comm.send(comm.self, state.group, from + at, size, kByte, peer, &comm_call);
-    if (status != MT_OK) break;
-    status = comm.recv(comm.self, state.group, to + at, size, kByte, peer, &comm_call);
-  }
-  if (status == MT_OK) status = comm.end(comm.self, state.group, &comm_call);
-  if (status != MT_OK) return status;
-  const Tensor back = received.to(kCPU);
-  std::vector<Signature> theirs(n);
-  std::memcpy(theirs.data(), back.raw_data(), n * sizeof(Signature));
-  std::vector<bool> matched(n);
-  for (const Call::Message& message : call.messages) {
-    const Signature& mine = message.signature;
-    const char* other = message.sends ? "recv" : "send";
-    size_t found = n;
-    for (size_t i = n; i-- > 0;) {
-      const bool fits = call.messages[i].peer == message.peer && !matched[i] &&
-                        std::strcmp(theirs[i].op, other) == 0;
-      if (fits) found = i;
-    }
-    const std::string who = absl::StrCat("rank ", state.rank, " calls ", mine.text(), "; rank ",
-                                         message.peer, " calls ");
-    if (found == n) disagree(state, name, absl::StrCat(who, "no ", other, " that belongs to it"));
-    matched[found] = true;
-    if (theirs[found].dtype != mine.dtype || theirs[found].numel != mine.numel) {
-      disagree(state, name, who + theirs[found].text());
-    }
-  }
-  return MT_OK;
-}
-
 }  // namespace
 
 int compare(GroupState& state, const CallName& name, const Call& call,
             const mt_comm_call& comm_call) {
-  if (!call.messages.empty()) return compare_messages(state, name, call, comm_call);
+  if (!call.peers.empty()) return MT_OK;  // the other ranks may be at any call of theirs
   int status = compare_signatures(state, name, comm_call);
   if (status == MT_OK && !call.parts.empty()) {
     status = compare_parts(state, name, call.parts, comm_call);

@@ -282,13 +282,14 @@ Work Group::exchange(const std::vector<Message>& messages, bool async) const {
            " names itself: copy the tensor, or use exchange");
     }
     if (message.peer != state.rank) {
-      call.messages.push_back({message.peer, message.sends,
-                               signature_for(message.sends ? "send" : "recv", message.tensor)});
+      call.peers.push_back(message.peer);
     }
     buffers.emplace_back(message.tensor, state, "tensor", op);
     kept.push_back(buffers.back().memory());
   }
-  if (std::any_of(messages.begin(), messages.end(),
+  // Without another rank this is no call of the group, whose ranks would count it.
+  if (call.peers.empty() ||
+      std::any_of(messages.begin(), messages.end(),
                   [&](const Message& message) { return is_elsewhere(state, {message.tensor}); })) {
     return exchange_alone(messages);
   }

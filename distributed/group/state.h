@@ -132,13 +132,8 @@ std::string failure_key(const GroupState& state);
 
 // What ranks that make a call must agree on.
 struct Call {
-  struct Message {
-    int peer;
-    bool sends;
-    Signature signature;  // type and number of elements
-  };
   Signature signature = {};
-  std::vector<Message> messages = {};  // if there are any, only these ranks make the call
+  std::vector<int> peers = {};  // of messages, which only these ranks and this one know of
   // Numbers of elements of parts, one for each rank: equal on all; or, what this rank sends is what
   // the others expect.
   std::vector<int64_t> parts = {}, sent = {}, expected = {};

@@ -265,17 +265,20 @@ class NumbersOfRanks {
     group.all_gather(counts, mine.to(group.device()));
     rows_ = counts.to_vector<int64_t>();
   }
-  // Returns the numbers of each rank.
-  std::vector<std::vector<int64_t>> gather(const std::vector<int64_t>& numbers) const {
+  // Returns the numbers of each rank, `each` for each part.
+  std::vector<std::vector<int64_t>> gather(const std::vector<int64_t>& numbers,
+                                           int64_t each = 1) const {
     const Tensor mine = mytorch::empty({static_cast<int64_t>(numbers.size())}, kInt64);
     std::copy(numbers.begin(), numbers.end(), mine.data<int64_t>());
-    const int64_t total = std::accumulate(rows_.begin(), rows_.end(), int64_t{0});
+    std::vector<int64_t> rows = rows_;
+    for (int64_t& n : rows) n *= each;
+    const int64_t total = std::accumulate(rows.begin(), rows.end(), int64_t{0});
     const Tensor all = mytorch::empty({total}, kInt64, group_.device());
-    group_.all_gather_v(all, mine.to(group_.device()), rows_);
+    group_.all_gather_v(all, mine.to(group_.device()), rows);
     const std::vector<int64_t> found = all.to_vector<int64_t>();
     std::vector<std::vector<int64_t>> result;
     auto at = found.begin();
-    for (const int64_t n : rows_) {
+    for (const int64_t n : rows) {
       result.emplace_back(at, at + n);
       at += n;
     }
@@ -309,6 +312,25 @@ std::vector<bool> mine_to_write(const std::vector<TensorPart>& parts,
       const auto [owner, is_new] = owners.try_emplace(found[i], Owner{rank, i});
       if (!is_new) owner->second.alone = false;
     }
+  }
+  // Parts of one name are of one tensor.
+  std::vector<int64_t> named;
+  for (const TensorPart& part : parts) {
+    named.push_back(hash_of(part.name));
+    named.push_back(hash_of(shape_str(whole_sizes(part))));
+  }
+  const std::vector<std::vector<int64_t>> names = ranks.gather(named, 2);
+  std::map<int64_t, std::pair<int64_t, int>> first;  // the sizes of a name, and the rank
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const std::vector<int64_t>& found = names[static_cast<size_t>(rank)];
+    for (size_t i = 0; i < found.size(); i += 2) first.try_emplace(found[i], found[i + 1], rank);
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto& [sizes, rank] = first.at(named[2 * i]);
+    if (sizes == named[2 * i + 1] || !error->empty()) continue;
+    *error = absl::StrCat("[checkpoint] '", parts[i].name, "' has other sizes on rank ",
+                          group.rank(), ", ", shape_str(whole_sizes(parts[i])), ", than on rank ",
+                          rank, ": name tensors of different modules differently");
   }
   std::vector<int64_t> elements;
   for (size_t i = 0; i < parts.size(); ++i) {

@@ -103,6 +103,14 @@ OptimizerShards::OptimizerShards(optim::ParamGroups parameters, const distribute
   }
 }
 
+optim::ParamGroups OptimizerShards::all() const {
+  std::vector<optim::OptimizerParamGroup> result;
+  for (const optim::OptimizerParamGroup& each : groups_) {
+    result.emplace_back(each.params(), each.has_options() ? each.options().clone() : nullptr);
+  }
+  return result;
+}
+
 optim::ParamGroups OptimizerShards::own() const {
   std::vector<optim::OptimizerParamGroup> result;
   size_t number = 0;

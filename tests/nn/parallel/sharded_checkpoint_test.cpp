@@ -228,6 +228,14 @@ TEST_F(ShardedCheckpoint, RefusesEqualPlacesWithOtherElements) {
                                {"x", {4}, 0, 2, 4, mytorch::ones({2})}});
         },
         "two parts named 'x'");
+    const std::vector<int64_t> sizes = {g.rank() == 1 ? 5 : 4};
+    const char* text = g.rank() == 1 ? "'x' has other sizes on rank 1, (5,), than on rank 0"
+                                     : "rank 1 could not write";
+    ranks::expect_error(
+        [&] {
+          save_parts(folder_, {{"x", sizes, TensorPart::kWhole, 0, 0, mytorch::ones(sizes)}});
+        },
+        text);
   });
   EXPECT_NE(messages[0].find("rank 1 could not write"), std::string::npos) << messages[0];
   EXPECT_NE(messages[1].find("'x' has the same place (-2 0 0 4) on ranks 0 and 1"),

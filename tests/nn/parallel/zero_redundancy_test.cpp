@@ -127,6 +127,10 @@ TEST(ZeroRedundancy, LeavesMatricesWhole) {
     for (size_t i = 0; i < parameters.size(); ++i) {
       ranks::expect_close(parameters[i], expected[i], 1e-6, "parameter " + std::to_string(i));
     }
+    // What the optimizer refuses, all ranks refuse, not the owner alone.
+    parameters.push_back(mytorch::ones({3}, mytorch::requires_grad()));
+    ranks::expect_error(
+        [&] { ZeroRedundancyOptimizer<optim::Muon>(parameters, {.lr = 0.1}, world); }, "Muon");
   });
 }
 

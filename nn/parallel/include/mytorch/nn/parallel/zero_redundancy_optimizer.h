@@ -21,6 +21,8 @@ class OptimizerShards {
   // This rank's parameters, in the same groups. A group of which it has none has one tensor without
   // elements.
   optim::ParamGroups own() const;
+  // All parameters, in the same groups.
+  optim::ParamGroups all() const;
   // Gives all ranks the parameters of each. Collective.
   void share() const;
   void zero_grad(bool set_to_none) const;
@@ -62,7 +64,7 @@ class ZeroRedundancyOptimizer {
   using Args = typename O::Args;
   explicit ZeroRedundancyOptimizer(optim::ParamGroups parameters, Args options = {},
                                    const distributed::Group& group = {})
-      : shards_(std::move(parameters), group), local_(shards_.own(), std::move(options)) {}
+      : shards_(std::move(parameters), group), local_(checked(shards_, options), options) {}
 
   // Performs one update. Collective.
   void step() {
@@ -88,6 +90,12 @@ class ZeroRedundancyOptimizer {
   }
 
  private:
+  // Lets all ranks refuse what O refuses of any parameter. O makes no state before its first step.
+  static optim::ParamGroups checked(const detail::OptimizerShards& shards, const Args& options) {
+    const O of_all(shards.all(), options);
+    return shards.own();
+  }
+
   detail::OptimizerShards shards_;
   O local_;
 };
