@@ -97,8 +97,10 @@ CallSite CallSite::here() {
   _Unwind_Backtrace(
       [](_Unwind_Context* context, void* data) {
         auto& walk = *static_cast<Walk*>(data);
+        const uintptr_t next = _Unwind_GetIP(context);
+        if (next == 0) return _URC_END_OF_STACK;  // where a thread begins
         // The return address may be that of the next function.
-        const void* const address = reinterpret_cast<const char*>(_Unwind_GetIP(context)) - 1;
+        const auto* const address = reinterpret_cast<const void*>(next - 1);
         if (!walk.own.contains(address)) walk.site.frames_[walk.found++] = address;
         const bool over = walk.found == kFrames || ++walk.depth == kDeepest;
         return over ? _URC_END_OF_STACK : _URC_NO_REASON;
