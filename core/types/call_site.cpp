@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <string_view>
 
 #include "absl/debugging/symbolize.h"
@@ -65,6 +66,9 @@ const LoadedObject& library() {
 
 // Returns the name of a function, or "" if the object has no symbols.
 std::string function_of(const void* address) {
+  // The symbolizer has locks of its own, which ThreadSanitizer cannot see.
+  static auto* const mutex = new std::mutex;  // never destroyed: threads may fail until the end
+  const std::lock_guard<std::mutex> lock(*mutex);
   char name[512];
   if (!absl::Symbolize(address, name, sizeof(name))) return "";
   // What abseil cannot demangle, such as names with constraints.

@@ -78,7 +78,7 @@ TEST(Failures, UnevenPartsThatDoNotMatchEndTheGroup) {
 }
 
 // Functions that messages name. The writes keep compilers from making their calls jumps.
-volatile int behind_a_call;
+std::atomic<int> behind_a_call;
 
 [[gnu::noinline]] void sums_gradients(const Group& group, const Tensor& gradient) {
   group.all_reduce(gradient);
