@@ -8,7 +8,7 @@ namespace mytorch {
 // The innermost calls of a thread outside of libmytorch.
 class CallSite {
  public:
-  // Captures the present ones, which takes a microsecond or two. Names are looked up by text().
+  // Captures the present ones, which takes microseconds. Names are looked up by text().
   static CallSite here();
 
   bool known() const { return frames_[0] != nullptr; }
