@@ -46,7 +46,6 @@ class InnerLoopCode:
     program: Program
     comment: str
     compute_types: set[str] = field(default_factory=set)
-    in_place: bool = False  # an output may be any input: all inputs are read before an output is written
     place: tuple[int, int] = (-1, -1)
 
 
@@ -271,10 +270,12 @@ def inner_loop_code(code: InnerLoopCode) -> list[str]:
     last: dict[int, list[str]] = {k: [] for k in range(len(p.outputs))}
     needed = _needed_by(p)
 
-    def place(i: int, text: str) -> None:
+    def is_alone(i: int) -> bool:
         # A node that only one output needs is computed only if that output is wanted.
-        alone = len(p.outputs) > 1 and len(needed[i]) == 1 and not code.in_place
-        (last[next(iter(needed[i]))] if alone else body).append(text)
+        return len(p.outputs) > 1 and len(needed[i]) == 1
+
+    def place(i: int, text: str) -> None:
+        (last[next(iter(needed[i]))] if is_alone(i) else body).append(text)
 
     params, pointers = [], []
     for k, i in enumerate(inputs):
@@ -294,17 +295,23 @@ def inner_loop_code(code: InnerLoopCode) -> list[str]:
             continue
         value = f"{calls[i].name}(d, v{calls[i].x})" if i in calls else _expression(p, n)
         place(i, f"const auto v{i} = {value};")
+    stores: list[str] = []
     for k, o in enumerate(p.outputs):
         kind = "uint8_t" if o.type == BOOL else "T"
         params.append(f"auto o{k}" if streams(p) else f"{kind}* o{k}")
         pointers.append(f"static_cast<{kind}*>(out[{k}])")
-        store = f"{'StoreMask' if o.type == BOOL else 'StoreNode'}(d, v{o.node}, o{k});"
-        body.append(f"if (want{k}) {{")
-        body += ["  " + t for t in last[k]] + ["  " + store, "}"]
-    if len(p.outputs) == 1:
+        value = f"v{o.node}"
+        if is_alone(o.node) and last[k]:
+            value = f"r{k}"
+            nothing = "hn::MaskFalse(d)" if o.type == BOOL else "hn::Zero(d)"
+            body += [f"auto {value} = {nothing};", f"if (want{k}) {{"]
+            body += ["  " + t for t in last[k]] + [f"  {value} = v{o.node};", "}"]
+        store = f"{'StoreMask' if o.type == BOOL else 'StoreNode'}(d, {value}, o{k});"
         # The only output of a program is always wanted.
-        at = body.index("if (want0) {")
-        body = body[:at] + [body[at + 1].strip()]
+        stores.append(store if len(p.outputs) == 1 else f"if (want{k}) {store}")
+    # All inputs are read before an output is written, because it may be one of them.
+    body += stores
+    if len(p.outputs) == 1:
         lines.remove("  const bool want0 = out[0] != nullptr;")
     if divides:
         lines.append("  bool zero = false;")
@@ -373,12 +380,9 @@ class InnerLoopSet:
     def __init__(self) -> None:
         self.by_shape: dict[str, InnerLoopCode] = {}
 
-    def add(
-        self, p: Program, name: str, comment: str, compute_types: list[str], in_place: bool = False
-    ) -> InnerLoopCode:
+    def add(self, p: Program, name: str, comment: str, compute_types: list[str]) -> InnerLoopCode:
         code = self.by_shape.setdefault(shape_of(p), InnerLoopCode(name, p, comment))
         code.compute_types |= set(compute_types)
-        code.in_place |= in_place
         return code
 
 
@@ -532,13 +536,7 @@ def pointwise_loops(loops: InnerLoopSet, op: Op) -> list[InnerLoopCode]:
     """Returns the inner loop of each variant of a pointwise operator."""
     sid = op.schema.struct_id
     return [
-        loops.add(
-            p,
-            f"{sid}_{p.variant}",
-            f"{op.full_name}, variant {p.variant}",
-            compute_types_of(op, p),
-            in_place=not op.derived,
-        )
+        loops.add(p, f"{sid}_{p.variant}", f"{op.full_name}, variant {p.variant}", compute_types_of(op, p))
         for p in op.body.variants
     ]
 

@@ -118,7 +118,12 @@ TileProgram::TileProgram(const mt_program& program, mt_dtype compute,
   for (const mt_program_output& root : roots) {
     const int32_t type = program.nodes[root.node].type;
     outputs_.push_back({root.offset, type});
-    roots_.push_back(places[static_cast<size_t>(root.node)]);
+    Place from = places[static_cast<size_t>(root.node)];
+    if (from.input && roots.size() > 1) {
+      copies_.push_back({from.index, num_tiles_, type == MT_TYPE_BOOL});
+      from = {false, num_tiles_++};
+    }
+    roots_.push_back(from);
   }
   if (num_tiles_ > kMaxTiles || inputs_.size() > kMaxInputs || outputs_.size() > kMaxOutputs ||
       scalars_.size() > kMaxScalars) {
@@ -145,14 +150,13 @@ bool TileProgram::run(const void* const* inputs, void* const* outputs, const Sca
   const int64_t width = std::min(n, kValues);
   for (const Constant& constant : self.constants_) {
     const Number value = constant.scalar >= 0 ? scalars.value[constant.scalar] : constant.value;
-    repeat(&value, constant.logical ? 1 : kComputeBytes[self.compute_type_], width,
-           tiles + constant.tile * kTileBytes);
+    repeat(&value, self.itemsize(constant.logical), width, tiles + constant.tile * kTileBytes);
   }
   const void* in[kMaxInputs];
   void* out[kMaxOutputs];
   for (int64_t i = 0; i < n; i += kValues) {
     const auto bytes = [&](const OperandField& operand) {
-      return i * (operand.type == MT_TYPE_BOOL ? 1 : kComputeBytes[self.compute_type_]);
+      return i * self.itemsize(operand.type == MT_TYPE_BOOL);
     };
     for (size_t k = 0; k < self.inputs_.size(); ++k) {
       in[k] = static_cast<const char*>(inputs[k]) + bytes(self.inputs_[k]);
@@ -183,10 +187,14 @@ bool TileProgram::run_tile(const void* const* inputs, void* const* outputs, cons
     }
   }
   // Outputs are stored last, because an output may be an input.
+  for (const Copy& copy : copies_) {
+    std::memcpy(tiles + copy.tile * kTileBytes, inputs[copy.input],
+                static_cast<size_t>(n * itemsize(copy.logical)));
+  }
   for (size_t k = 0; k < roots_.size(); ++k) {
     if (outputs[k] == nullptr) continue;
-    const int64_t itemsize = outputs_[k].type == MT_TYPE_BOOL ? 1 : kComputeBytes[compute_type_];
-    std::memcpy(outputs[k], at(roots_[k]), static_cast<size_t>(n * itemsize));
+    std::memcpy(outputs[k], at(roots_[k]),
+                static_cast<size_t>(n * itemsize(outputs_[k].type == MT_TYPE_BOOL)));
   }
   return true;
 }

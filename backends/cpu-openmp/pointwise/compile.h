@@ -34,6 +34,10 @@ class TileProgram {
     int result;  // tile
     bool wraps;  // to the 8 or 16 bits of the dtype
   };
+  struct Copy {
+    int input, tile;
+    bool logical;
+  };
   struct Constant {
     int tile;
     Number value;
@@ -41,6 +45,7 @@ class TileProgram {
     bool logical;
   };
 
+  int64_t itemsize(bool logical) const { return logical ? 1 : kComputeBytes[compute_type_]; }
   static bool run(const void* const* inputs, void* const* outputs, const Scalars& scalars,
                   int64_t n);
   bool run_tile(const void* const* inputs, void* const* outputs, const Scalars& scalars,
@@ -54,6 +59,7 @@ class TileProgram {
   std::vector<ScalarField> scalars_;
   std::vector<Constant> constants_;
   std::vector<Step> steps_;
+  std::vector<Copy> copies_;  // of inputs that are outputs, too, which another output may overwrite
   std::vector<Place> roots_;
   int num_tiles_ = 0;
 };

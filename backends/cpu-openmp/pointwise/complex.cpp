@@ -147,8 +147,8 @@ class ComplexProgram {
       const sdk::TensorView tensor = sdk::tensor_at(args, output.offset);
       if (!tensor) continue;
       tensors[static_cast<size_t>(call.count)] = tensor;
-      call.operands[call.count++] = {place(output.node), tensor.data<char>(), nullptr,
-                                     storer<T>(tensor.dtype()), is_exact(tensor.dtype())};
+      call.operands[call.count++] = {place(output.node),        tensor.data<char>(),      nullptr,
+                                     storer<T>(tensor.dtype()), is_exact(tensor.dtype()), false};
     }
     if (call.count == 0) return;
     call.num_outputs = call.count;
@@ -157,8 +157,14 @@ class ComplexProgram {
       const sdk::TensorView tensor = sdk::tensor_at(args, node.offset);
       if (node.type == MT_TYPE_BOOL && !sdk::is_bool(tensor.dtype())) throw sdk::Declined{};
       tensors[static_cast<size_t>(call.count)] = tensor;
-      call.operands[call.count++] = {static_cast<size_t>(i), tensor.data<char>(),
-                                     loader<T>(tensor.dtype()), nullptr, is_exact(tensor.dtype())};
+      const auto stores = [&](const ComplexOperand& output) {
+        return output.node == static_cast<size_t>(i);
+      };
+      const bool copied = call.num_outputs > 1 &&
+                          std::any_of(call.operands, call.operands + call.num_outputs, stores);
+      call.operands[call.count++] = {static_cast<size_t>(i),    tensor.data<char>(),
+                                     loader<T>(tensor.dtype()), nullptr,
+                                     is_exact(tensor.dtype()),  copied};
     }
     const auto used = std::span(tensors).first(static_cast<size_t>(call.count));
     if (is_line(used)) {
@@ -191,7 +197,8 @@ class ComplexProgram {
     char* data;
     Load<T> load;
     Store<T> store;
-    bool exact;  // of the type of the computation
+    bool exact;   // of the type of the computation
+    bool copied;  // an input that is an output, too, which another output may overwrite
   };
   struct ComplexCall {
     const void* args;
@@ -268,7 +275,9 @@ class ComplexProgram {
         const ComplexOperand& operand = call.operands[k];
         const char* const from = operand.data + cursor.offset(k);
         const int64_t stride = call.loop.inner_stride(k);
-        if (is_direct(call, k)) {
+        if (is_direct(call, k) && operand.copied) {
+          std::memcpy(tiles[operand.node], from, static_cast<size_t>(n) * 2 * sizeof(T));
+        } else if (is_direct(call, k)) {
           values[operand.node] = reinterpret_cast<T*>(operand.data + cursor.offset(k));
         } else if (stride != 0) {
           operand.load(from, stride, tiles[operand.node], n);
