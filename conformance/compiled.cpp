@@ -254,6 +254,47 @@ bool check_default(const Case& c, const Arguments& arguments, bool gradients, co
   return compiled.stats().regions > 0;
 }
 
+// A copy that no stage leaves out or joins with a pointwise call.
+Tensor turned(const Tensor& x) { return x.dim() > 0 ? x.flip({0}) : x; }
+
+// Compares compiled functions in which nobody reads one of the operands later, so that a result may
+// take its memory if the kernels say that they accept it.
+void check_in_place(const Case& c, const Arguments& arguments, const Fail& fail) {
+  std::vector<Tensor> tensors = flat_tensors(arguments);
+  // More elements than a vector has: kernels load the last ones, which do not fill one, beforehand.
+  constexpr int64_t kTimes = 16;
+  std::vector<int64_t> times{kTimes};
+  for (const Tensor& each : tensors) {
+    times.resize(std::max(times.size(), static_cast<size_t>(each.dim()) + 1), 1);
+  }
+  for (Tensor& each : tensors) each = each.repeat(times);
+  for (size_t last = 0; last < tensors.size(); ++last) {
+    const auto function = [&](std::vector<Tensor> given) {
+      given[last] = turned(given[last]);
+      std::vector<Tensor> results = flat(call_named(c.op->name, with_tensors(arguments, given)));
+      for (Tensor& each : results) each = turned(each);
+      return results;
+    };
+    std::vector<Tensor> given = tensors;
+    given[last] = turned(given[last]);
+    const std::vector<Tensor> expected = function(given);
+    auto compiled = compile(function, {.mode = CompileMode::kExact});
+    constexpr int kCalls = 3;  // recorded, planned and replayed
+    for (int call = 0; call < kCalls; ++call) {
+      std::string what;
+      try {
+        what = first_difference(compiled(given), expected);
+      } catch (const Error& error) {
+        what = error.what();
+      }
+      if (what.empty()) continue;
+      fail("compiled, in place", "over operand " + std::to_string(last) + ", call " +
+                                     std::to_string(call) + ": " + what + "\n" + compiled.text());
+      return;
+    }
+  }
+}
+
 enum class Form { kSkipped, kRefused, kHeld };
 
 // Compares a compiled function in the mode that keeps every bit. `refusal` is why a graph cannot
@@ -312,6 +353,9 @@ InGraphs check_compiled(const Case& c, const Arguments& arguments, const Fail& f
   found.has_gradient =
       c.op->differentiable() && is_differentiable(c.dtype) &&
       check_exact(c, arguments, true, fail, &found.gradient_refusal) == Form::kHeld;
+  // Other results in place are those of in-place forms.
+  const bool alone = c.op->result_names.size() == 1 && !c.op->derived;
+  if (c.op->meaning == "pointwise" && !alone) check_in_place(c, arguments, fail);
   // Sums of infinities depend on the order.
   if (c.special() || c.op->unspecified()) return found;
   found.in_regions = check_default(c, arguments, false, fail);

@@ -15,6 +15,8 @@ constexpr std::pair<const char*, const char*> kCauses[] = {
     {"out=", "the kernel relies on what its output held before, or writes beyond its end"},
     {"out= (strided)", "the kernel ignores the strides of its output"},
     {"in-place", "the kernel reads an input element after it has written its output there"},
+    {"compiled, in place",
+     "the kernel reads an operand after it has written a result in its place"},
     {"composite", "an operator into which this one decomposes; for a primitive, its own kernel"},
     {"geometry", "the shape or stride inference of the operator"},
     {"gradient alone", "a backward kernel computes another gradient if only some are requested"},

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <numeric>
 
+#include "absl/strings/str_cat.h"
 #include "dispatcher/choice/choice.h"
 #include "dispatcher/table/fields.h"
 #include "graph/ir/switches.h"
 #include "mytorch/abi_fused.h"
+#include "mytorch/check.h"
 
 namespace mytorch::graph {
 namespace {
@@ -98,6 +100,10 @@ std::vector<size_t> lay_in_place(const PlanParts& parts, std::vector<Lifetime>* 
         if (std::any_of(read.begin(), read.end(), apart) ||
             std::any_of(written.begin(), written.end(), is_other)) {
           continue;
+        }
+        if (dumps(kInPlace)) {
+          detail::tell(absl::StrCat("[compile] in place: result ", &result - written.data(), " of ",
+                                    op.name, " over operand ", &operand - read.data()));
         }
         (*lifetimes)[other].last = (*lifetimes)[memory].last;
         std::replace(root.begin(), root.end(), memory, other);
