@@ -135,10 +135,12 @@ class Recomputation {
     }
   }
 
-  // A result that is computed, and whole.
+  // A result that is computed, and whole. One that a call leaves out is empty instead, and so of
+  // another shape than the first.
   bool has_result(const GraphNode& node, size_t at) const {
-    const ValueId id = node.results[at].values[0];
-    return id != kNoValue && is_whole(graph_, id);
+    const ValueId first = node.results[0].values[0], id = node.results[at].values[0];
+    return first != kNoValue && id != kNoValue && is_whole(graph_, id) &&
+           graph_.values[id].sizes == graph_.values[first].sizes;
   }
 
   void give_call(const char* name, const GraphNode& node, int32_t index, std::vector<Arg> args,

@@ -117,6 +117,15 @@ TEST(Recomputation, WhatIsWrittenInBetweenStays) {
   EXPECT_EQ(count_of(train(CompileMode::kExact, 0, true, argument).stats, "recomputation"), 0);
 }
 
+TEST(Recomputation, AResultThatACallLeavesOutGivesNothing) {
+  // gelu of the product, which is not kept.
+  const auto gated = [](const Tensor& x, const std::vector<Tensor>& weights) {
+    const auto [gate, none] = linear_gelu_forward(x, weights[0].detach(), {}, "tanh", false);
+    return (matmul(x, weights[1]) * gate).mean();
+  };
+  expect_equal(CompileMode::kDefault, 0, gated);
+}
+
 TEST(Recomputation, DropoutKeepsItsMask) {
   const auto with_dropout = [](const Tensor& x, const std::vector<Tensor>& weights) {
     Tensor y = x;
