@@ -588,12 +588,14 @@ struct Composite : Defaults {
   template <class Op, size_t n, class... H>
   [[gnu::always_inline]] static void into(Outs<n> outs, bool inplace, const H&... held) {
     const LayerMask masked(kLayerAutocast);
-    const auto results = Traits<Op>::through_layers(held.value...);
-    if (inplace) {
-      if constexpr (n == 1) assign_inplace(Op::info, *outs[0], results);
-    } else {
-      assign_all<Op>(outs, results, std::make_index_sequence<n>());
+    if constexpr (Op::inplace) {
+      const auto computed = [](const auto&... all) { return Traits<Op>::through_layers(all...); };
+      if (inplace) {
+        return assign_inplace(Op::info, *outs[0], computed_apart(computed, held.value...));
+      }
     }
+    const auto results = Traits<Op>::through_layers(held.value...);
+    assign_all<Op>(outs, results, std::make_index_sequence<n>());
   }
 };
 

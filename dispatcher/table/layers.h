@@ -122,6 +122,44 @@ inline constexpr FormInfo kFormInfo = {Op::info, Op::entry, form, form == kOut ?
 // layers. Throws Error(kValue) if autograd refuses the form.
 void* enter(const FormInfo& form, uint32_t wanted);
 
+// Returns how many hold the tensor, its base or its memory.
+inline uint32_t holders_of(const Tensor& tensor) {
+  if (!tensor.defined()) return 0;
+  const auto count = [](const auto* held) { return held->refs.load(std::memory_order_relaxed); };
+  const TensorImpl* const base = tensor.impl()->base;
+  return count(tensor.impl()) + count(tensor.impl()->storage) + (base ? count(base) : 0);
+}
+// Returns an argument of a form that writes to `self`: `copy`, or a copy of its own, in place of
+// what shares the memory.
+inline Tensor apart(const Tensor& argument, const Tensor& self, const Tensor& copy) {
+  if (argument.defined() && argument.is_same(self)) return copy;
+  const bool shares = argument.defined() && argument.impl()->storage == self.impl()->storage;
+  return shares ? argument.clone() : argument;
+}
+struct OperandApart {
+  Operand operand;
+  Tensor tensor;  // if it is one, which an Operand does not keep
+  operator Operand() const { return tensor.defined() ? Operand(tensor) : operand; }  // NOLINT
+};
+inline OperandApart apart(const Operand& argument, const Tensor& self, const Tensor& copy) {
+  return {argument, argument.is_tensor() ? apart(argument.tensor(), self, copy) : Tensor()};
+}
+template <class T>
+const T& apart(const T& argument, const Tensor&, const Tensor&) {
+  return argument;
+}
+// Returns the result of a form that writes to `self`, computed by `f`. If that has saved what will
+// be overwritten, for backward, it computes again from copies: few do.
+template <class F, class... P>
+Tensor computed_apart(F&& f, const Tensor& self, const P&... args) {
+  const uint32_t before = holders_of(self);
+  Tensor result = f(self, args...);
+  if (!thread_state.grad_mode || holders_of(self) == before) return result;
+  result = {};
+  const Tensor copy = self.clone();
+  return f(copy, apart(args, self, copy)...);
+}
+
 // Check `self` or `out` and copy a result into it. Autograd records the copy.
 void assign_inplace(const OpInfo& op, const Tensor& self, const Tensor& result);
 void assign_out(const OpInfo& op, const Tensor& out, const Tensor& result);
@@ -167,7 +205,8 @@ struct ByParts<Op, kFunction, R(P...), Outs> {
 template <class Op, class R, class Self, class... P, class Outs>
 struct ByParts<Op, kInplace, R(Self, P...), Outs> {
   static const Tensor& call(Self self, P... args) {
-    assign_inplace(Op::info, self, Op::by_parts(self, args...));
+    const auto computed = [](const auto&... all) { return Op::by_parts(all...); };
+    assign_inplace(Op::info, self, computed_apart(computed, self, args...));
     return self;
   }
 };
