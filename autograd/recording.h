@@ -224,7 +224,12 @@ template <class Node, class Op, Form form, class R, class... P>
 struct Recorded<Node, Op, form, R(P...)> {
   static R call(P... args) {
     const std::tuple<const P&...> all(args...);
-    if constexpr (std::is_reference_v<R>) {
+    refuse(all, typename Node::NoGradient());
+    if constexpr (form == kInplace && lacks_first(typename Node::NoGradient())) {
+      return write_wants_recording(Edges(), std::get<0>(all), all)
+                 ? assign(args...)
+                 : Layered<Op, form>::template next<kLayerAutograd>(args...);
+    } else if constexpr (std::is_reference_v<R>) {
       return write(all, args...);
     } else {
       R result = Layered<Op, form>::template next<kLayerAutograd>(args...);
@@ -238,7 +243,6 @@ struct Recorded<Node, Op, form, R(P...)> {
   using Args = std::tuple<const P&...>;
 
   [[gnu::always_inline]] static void record(const R& result, const Args& args) {
-    refuse(args, typename Node::NoGradient());
     auto node = make_recorded<Node>(Edges(), number_of(result), args);
     save_arguments(typename Node::Saves(), *node, args, nullptr);
     if constexpr (Node::kView) {
@@ -267,9 +271,24 @@ struct Recorded<Node, Op, form, R(P...)> {
     return self;
   }
 
+  // In-place forms whose first argument has no gradient, and so no edge that rebase_history could
+  // lead to its base: the function and a copy.
+  template <class Self, class... Rest>
+  static const Tensor& assign(const Self& self, const Rest&... rest) {
+    const LayerMask masked(kLayerAutocast);
+    assign_inplace(Op::info, self, Layered<Op, kFunction>::call(self.clone(), rest...));
+    return self;
+  }
+  template <int... arg>
+  static constexpr bool lacks_first(std::integer_sequence<int, arg...>) {
+    return ((arg == 0) || ...);
+  }
+
   template <int... arg>
   [[gnu::always_inline]] static void refuse(const Args& args, std::integer_sequence<int, arg...>) {
-    (refuse_gradient(std::get<arg>(args), Op::info, arg), ...);
+    if constexpr (sizeof...(arg) > 0) {
+      if (thread_state.grad_mode) (refuse_gradient(std::get<arg>(args), Op::info, arg), ...);
+    }
   }
 
   static uint32_t number_of(const Tensor&) { return 1; }
