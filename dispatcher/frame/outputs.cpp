@@ -68,6 +68,11 @@ void check_out(const OpInfo& op, const TensorImpl* out, IntList sizes, ScalarTyp
     fail(ErrorCode::kType, "[", op.base, "] a result of type ", dtype_name(from),
          " cannot be stored in ", what, " of type ", dtype_name(out->dtype));
   }
+  if (inplace && is_complex(out->dtype) && is_floating_point(from)) {
+    // As in PyTorch: a gradient of complex parts would come back for a real result.
+    fail(ErrorCode::kType, "[", op.base, "] the result for complex numbers is real, ",
+         dtype_name(from), ": use the form that is not in-place");
+  }
   if (!(out->device() == device)) {
     fail(ErrorCode::kDevice, "[", op.base, "] the result is on ", device.str(), ", but ", what,
          " is on ", out->device().str());
