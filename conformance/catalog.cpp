@@ -87,6 +87,11 @@ bool OpRecord::unspecified() const {
   return name.starts_with("empty") || name.starts_with("new_empty");
 }
 
+std::string OpRecord::inplace_name() const {
+  const size_t dot = name.find('.');
+  return name.substr(0, dot) + "_" + (dot == std::string::npos ? "" : name.substr(dot));
+}
+
 const OpArg* OpRecord::arg(const std::string& arg_name) const {
   for (const OpArg& a : args) {
     if (a.name == arg_name) return &a;

@@ -64,6 +64,7 @@ struct OpRecord {
   bool random() const;       // takes a generator
   bool unspecified() const;  // does not define the values of its result, as `empty`
   const OpArg* arg(const std::string& arg_name) const;
+  std::string inplace_name() const;  // "add_.Tensor"
 };
 
 // Reads ops.json and samples.json in a folder. Throws Error(kIo).

@@ -20,6 +20,7 @@ constexpr std::pair<const char*, const char*> kCauses[] = {
     {"composite", "an operator into which this one decomposes; for a primitive, its own kernel"},
     {"geometry", "the shape or stride inference of the operator"},
     {"gradient alone", "a backward kernel computes another gradient if only some are requested"},
+    {"gradient in place", "the in-place form overwrites what the gradient reads"},
     {"gradcheck", "the gradient formula, or the kernel of the backward operator"},
     {"gradgradcheck", "the gradient of the backward operator"},
     {"gradient form", "the gradient formula: how it restores the shape of the operand"},

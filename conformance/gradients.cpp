@@ -75,6 +75,29 @@ std::vector<Tensor> gradients_of(const DifferentiableCall& call_of,
   return gradients;
 }
 
+// Returns the first element in which gradients differ by more than the rounding of terms of about
+// 1, or "". An undefined gradient is zero.
+std::string difference_of(const Tensor& found, const Tensor& expected) {
+  if (!found.defined() && !expected.defined()) return "";
+  const Tensor& any = found.defined() ? found : expected;
+  const std::vector<double> zeros(numbers_of(any).size(), 0);
+  const std::vector<double> one = found.defined() ? numbers_of(found) : zeros;
+  const std::vector<double> other = expected.defined() ? numbers_of(expected) : zeros;
+  double largest = 0;
+  for (const double x : other) {
+    if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
+  }
+  for (size_t i = 0; i < one.size(); ++i) {
+    const double x = one[i];
+    const double y = other[i];
+    if (x == y || (std::isnan(x) && std::isnan(y))) continue;
+    if (std::abs(x - y) <= 1e-9 * (1 + largest)) continue;
+    return "element [" + std::to_string(i) + "] is " + std::to_string(x) + " instead of " +
+           std::to_string(y);
+  }
+  return "";
+}
+
 // Checks that each gradient is the same whether or not the other ones are requested. Another kernel
 // may compute it then, so sums that cancel may differ by the rounding of terms of about 1.
 void check_each_alone(const DifferentiableCall& call_of, const Fail& fail) {
@@ -90,22 +113,39 @@ void check_each_alone(const DifferentiableCall& call_of, const Fail& fail) {
            "the gradient of leaf " + std::to_string(k) +
                " exists only if other gradients are requested, or only if none is");
     } else if (alone.defined()) {
-      const std::vector<double> one = numbers_of(alone);
-      const std::vector<double> other = numbers_of(together[k]);
-      double largest = 0;
-      for (const double x : other) {
-        if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
+      const std::string what = difference_of(alone, together[k]);
+      if (!what.empty()) {
+        fail("gradient alone", "of leaf " + std::to_string(k) + ", beside all gradients: " + what);
       }
-      for (size_t i = 0; i < one.size(); ++i) {
-        const double x = one[i];
-        const double y = other[i];
-        if (x == y || (std::isnan(x) && std::isnan(y))) continue;
-        if (std::abs(x - y) <= 1e-9 * (1 + largest)) continue;
-        fail("gradient alone", "element [" + std::to_string(i) + "] of the gradient of leaf " +
-                                   std::to_string(k) + " is " + std::to_string(x) + ", but " +
-                                   std::to_string(y) + " if all gradients are requested");
-        break;
+    }
+  }
+}
+
+// Checks that the in-place form has the gradients of the function.
+void check_inplace_gradient(const Case& c, const Arguments& arguments,
+                            const DifferentiableCall& call_of, const Fail& fail) {
+  if (!c.op->inplace) return;
+  const DifferentiableCall inplace = differentiable_call(c, arguments, true);
+  try {
+    const NoGradGuard no_grad;
+    if (inplace.function(inplace.leaves).size() != 1) return;
+  } catch (const Error&) {
+    return;  // the result does not fit; compared elsewhere
+  }
+  // All gradients, and each alone: then other operands, `self` too, have none.
+  const size_t count = call_of.leaves.size();
+  for (size_t alone = 0; alone <= (count > 1 ? count : 0); ++alone) {
+    std::vector<bool> wanted(count, alone == 0);
+    if (alone > 0) wanted[alone - 1] = true;
+    try {
+      const std::vector<Tensor> expected = gradients_of(call_of, wanted);
+      const std::vector<Tensor> found = gradients_of(inplace, wanted);
+      for (size_t k = 0; k < found.size(); ++k) {
+        const std::string what = difference_of(found[k], expected[k]);
+        if (!what.empty()) fail("gradient in place", "of leaf " + std::to_string(k) + ": " + what);
       }
+    } catch (const Error& error) {
+      fail("gradient in place", std::string("failed: ") + error.what());
     }
   }
 }
@@ -196,20 +236,22 @@ bool check_gradient(const Case& c, uint64_t seed, Device device, const Fail& fai
       if (has_corners(value)) return false;
     }
   }
-  const DifferentiableCall call_of =
-      differentiable_call(c, make_arguments(c, seed, device, kFloat64));
+  const Arguments arguments = make_arguments(c, seed, device, kFloat64);
+  const DifferentiableCall call_of = differentiable_call(c, arguments);
   if (call_of.leaves.empty()) return false;
   check_each_alone_or_fail(call_of, fail);
+  check_inplace_gradient(c, arguments, call_of, fail);
   check_differences(call_of, !op.once_differentiable, fail);
   return true;
 }
 
 bool check_edge(const Case& c, uint64_t seed, Device device, bool differences, Defined* defined,
                 const Fail& fail) {
-  const DifferentiableCall call_of =
-      differentiable_call(c, make_arguments(c, seed, device, c.dtype));
+  const Arguments arguments = make_arguments(c, seed, device, c.dtype);
+  const DifferentiableCall call_of = differentiable_call(c, arguments);
   if (call_of.leaves.empty()) return false;
   const std::vector<Tensor> gradients = check_forms(*c.op, call_of, fail);
+  check_inplace_gradient(c, arguments, call_of, fail);
   // Complex calls may decompose before their formula, and leave out what they do not read.
   const bool check_defined = c.op->gradient == "formulas" &&
                              std::none_of(call_of.leaves.begin(), call_of.leaves.end(),

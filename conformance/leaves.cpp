@@ -62,7 +62,11 @@ std::vector<Tensor> doubles_of(const std::vector<Value>& results) {
 
 // Calls the operator with `inputs` at their places among the arguments.
 std::vector<Tensor> call_with(const Case& c, const Arguments& arguments,
-                              const std::vector<Place>& places, const std::vector<Tensor>& inputs) {
+                              const std::vector<Place>& places, const std::vector<Tensor>& inputs,
+                              bool inplace) {
+  const auto is_written = [&](const std::string& name) {
+    return c.op->arg(name)->written || (inplace && name == arguments.values.front().first);
+  };
   Arguments own;
   for (const auto& [name, value] : arguments.values) {
     const auto* generator = std::get_if<Generator>(&value.variant());
@@ -72,7 +76,7 @@ std::vector<Tensor> call_with(const Case& c, const Arguments& arguments,
   for (size_t k = 0; k < places.size(); ++k) {
     Value& value = own.values[places[k].argument].second;
     const OpArg* arg = c.op->arg(own.values[places[k].argument].first);
-    Tensor input = arg->written ? call("clone", {inputs[k]})[0].tensor() : inputs[k];
+    Tensor input = is_written(arg->name) ? call("clone", {inputs[k]})[0].tensor() : inputs[k];
     if (is_symmetric(*c.sample, arg->name, places[k].item)) input = symmetric_part(input);
     if (places[k].item < 0) {
       value = input;
@@ -84,16 +88,16 @@ std::vector<Tensor> call_with(const Case& c, const Arguments& arguments,
   }
   // Each call needs a fresh copy of a written argument that is not a leaf.
   for (auto& [name, value] : own.values) {
-    if (c.op->arg(name)->written && !value.tensor().requires_grad()) {
+    if (is_written(name) && !value.tensor().requires_grad()) {
       value = copy_of(value.tensor());
     }
   }
-  return doubles_of(call_named(c.op->name, own));
+  return doubles_of(call_named(inplace ? c.op->inplace_name() : c.op->name, own));
 }
 
 }  // namespace
 
-DifferentiableCall differentiable_call(const Case& c, const Arguments& arguments) {
+DifferentiableCall differentiable_call(const Case& c, const Arguments& arguments, bool inplace) {
   DifferentiableCall found;
   std::vector<Place> places;
   bool overlaps = false;
@@ -117,8 +121,8 @@ DifferentiableCall differentiable_call(const Case& c, const Arguments& arguments
     }
   }
   if (overlaps) return {};
-  found.function = [c, arguments, places](const std::vector<Tensor>& inputs) {
-    return call_with(c, arguments, places, inputs);
+  found.function = [c, arguments, places, inplace](const std::vector<Tensor>& inputs) {
+    return call_with(c, arguments, places, inputs, inplace);
   };
   return found;
 }

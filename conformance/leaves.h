@@ -17,7 +17,9 @@ struct DifferentiableCall {
 };
 
 // Returns the call on these arguments. It has no leaves if no operand has gradients, or if elements
-// of one share memory: finite differences change single elements.
-DifferentiableCall differentiable_call(const Case& c, const Arguments& arguments);
+// of one share memory: finite differences change single elements. `inplace`: of the in-place form,
+// which writes to copies of the first operand.
+DifferentiableCall differentiable_call(const Case& c, const Arguments& arguments,
+                                       bool inplace = false);
 
 }  // namespace mytorch::conformance

@@ -3,13 +3,22 @@
 
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/record.h"
+#include "mytorch/ops/abs.h"
 #include "mytorch/ops/add.h"
 #include "mytorch/ops/as_strided.h"
 #include "mytorch/ops/copy_.h"
+#include "mytorch/ops/digamma.h"
 #include "mytorch/ops/exp.h"
 #include "mytorch/ops/full.h"
+#include "mytorch/ops/igamma.h"
+#include "mytorch/ops/index_reduce.h"
+#include "mytorch/ops/ldexp.h"
 #include "mytorch/ops/lerp.h"
+#include "mytorch/ops/logit.h"
 #include "mytorch/ops/mul.h"
+#include "mytorch/ops/mvlgamma.h"
+#include "mytorch/ops/narrow.h"
+#include "mytorch/ops/real.h"
 #include "mytorch/ops/relu.h"
 #include "mytorch/ops/select.h"
 #include "mytorch/ops/sin.h"
@@ -118,6 +127,65 @@ TEST(InPlace, HigherOrderThroughSavedOutput) {
   exp_(y);
   const Tensor g = grad({y}, {x}, {}, {.create_graph = true})[0];
   EXPECT_NEAR(values(grad({g}, {x})[0])[0], std::exp(0.5), 1e-12);
+}
+
+TEST(InPlace, CompositesMayOverwriteWhatTheirOperatorsSave) {
+  const auto slope = [](const auto& write, const Values& at) {
+    const Tensor x = leaf(at);
+    const Tensor y = mul(x, 1.0);
+    write(y);
+    sum(y).backward();
+    return values(x.grad())[0];
+  };
+  EXPECT_NEAR(slope([](const Tensor& y) { logit_(y, 0.01); }, {0.25}), 1 / (0.25 * 0.75), 1e-12);
+  const auto digammas = [](const Tensor& y) { mvlgamma_(y, 1); };
+  EXPECT_NEAR(slope(digammas, {3}), values(digamma(plain({3})))[0], 1e-12);
+  const auto product = [](const Tensor& y) {
+    y.index_reduce_(0, zeros({1}, kInt64), plain({5}), "prod");
+  };
+  EXPECT_NEAR(slope(product, {2}), 5, 1e-12);
+  // So may those of which another argument has a gradient, or is the tensor itself.
+  const Tensor source = leaf({5}), y = plain({2});
+  y.index_reduce_(0, zeros({1}, kInt64), source, "prod");
+  sum(y).backward();
+  EXPECT_NEAR(values(source.grad())[0], 2, 1e-12);
+  const Tensor factor = leaf({5}), pair = plain({2, 3}).to(kComplex128);
+  pair.select(0, 0).index_reduce_(0, zeros({}, kInt64), factor.select(0, 0).to(kComplex128),
+                                  "prod");
+  sum(real(pair)).backward();
+  EXPECT_NEAR(values(factor.grad())[0], 2, 1e-12);
+  const auto itself = [](const Tensor& z) { z.ldexp_(z); };
+  EXPECT_NEAR(slope(itself, {2}), 4 + 2 * 4 * std::log(2.0), 1e-12);
+}
+
+TEST(InPlace, OfAnArgumentWithoutAGradient) {
+  const Tensor x = leaf({0.5}), first = plain({1.5});
+  igamma(first, x).backward();
+  const double expected = values(x.grad())[0];
+  EXPECT_NE(expected, 0);
+  for (const bool part : {false, true}) {
+    const Tensor base = plain({1.5, 2}), y = part ? narrow(base, 0, 0, 1) : plain({1.5});
+    const Tensor other = leaf({0.5});
+    y.igamma_(other);
+    sum(part ? base : y).backward();
+    EXPECT_NEAR(values(other.grad())[0], expected, 1e-12) << part;
+  }
+  // A gradient that nobody knows is not left out in silence.
+  EXPECT_ERROR(igamma(x, plain({0.5})), "self");
+  EXPECT_ERROR(mul(x, 2.0).igamma_(plain({0.5})), "self");
+  const Tensor part = [&] {
+    const NoGradGuard no_grad;
+    return narrow(x, 0, 0, 1);
+  }();
+  EXPECT_ERROR(part.igamma_(plain({0.5})), "leaf");
+  NoGradGuard no_grad;
+  EXPECT_NO_THROW(igamma(x, plain({0.5})));
+}
+
+TEST(InPlace, RefusesRealResultsOfComplexNumbers) {
+  const Tensor z = plain({3, 4}).to(kComplex128);
+  EXPECT_ERROR(abs_(z), "not in-place");
+  EXPECT_EQ(values(abs(z)), (Values{3, 4}));
 }
 
 TEST(Versions, OverwrittenInputIsAnErrorThatNamesBothOperations) {

@@ -58,11 +58,6 @@ bool can_be_drawn(const OpRecord& op) {
          *not_in_graphs(op.name, false).why == 0 && *not_in_graphs(op.name, true).why == 0;
 }
 
-std::string in_place_name(const std::string& name) {
-  const size_t dot = name.find('.');
-  return name.substr(0, dot) + "_" + (dot == std::string::npos ? "" : name.substr(dot));
-}
-
 std::vector<Tensor> flat(const Value& value) {
   if (const auto* tensor = std::get_if<Tensor>(&value.variant())) return {*tensor};
   if (const auto* list = std::get_if<std::vector<Tensor>>(&value.variant())) return *list;
@@ -315,10 +310,8 @@ class Drawing {
       }
       call.arguments.push_back(std::move(argument));
     }
-    // In-place forms of composites overwrite what their own calls have saved for backward.
-    const bool may_write = op.meaning != "composite" || graph_.backward == Backward::kNone;
-    const bool writes = op.inplace && may_write && below(5) == 0;
-    if (writes) call.name = in_place_name(op.name);
+    const bool writes = op.inplace && below(5) == 0;
+    if (writes) call.name = op.inplace_name();
     for (const int number : append(std::move(call))) {
       const Tensor& x = runner_.at(number);
       if (x.defined() && !is_complex(x.dtype())) keep(number);
