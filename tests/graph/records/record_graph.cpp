@@ -38,6 +38,13 @@ const std::set<std::string>& jumping_families() {
   return all;
 }
 
+bool jumps(const std::string& op) {
+  // The first truncates the places of its windows, the others jump where 16-bit floats often lie.
+  constexpr const char* kAll[] = {"fractional_max_pool", "hardshrink", "threshold"};
+  return std::any_of(std::begin(kAll), std::end(kAll),
+                     [&](const char* each) { return op.starts_with(each); });
+}
+
 const std::set<std::string>& drawn_families() {
   static const std::set<std::string> all = {
       "pointwise", "activation", "special",       "reduction",   "scan",    "creation",
@@ -274,6 +281,7 @@ class Drawing {
       if (!c.typed || c.dtype == dtype_) break;
     }
     if (smooth_ && (!chosen->op->differentiable() || chosen->special())) return false;
+    if (smooth_ && jumps(chosen->op->name)) return false;
     // Without a gradient, but a call that no kernel takes runs as operators that have one.
     const bool decomposes = chosen->op->kernel_optional && !chosen->op->differentiable();
     if (decomposes && graph_.backward != Backward::kNone) return false;

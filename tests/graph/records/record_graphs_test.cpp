@@ -216,8 +216,8 @@ class Spread {
     }
   }
 
-  static Tensor changed(const GraphCall& call, const Arguments& arguments, const Tensor& x,
-                        Random& random) {
+  Tensor changed(const GraphCall& call, const Arguments& arguments, const Tensor& x,
+                 Random& random) const {
     if (!is_floating_point(x.dtype()) || x.numel() == 0) return x;
     const std::vector<Element> elements = elements_of(x);
     std::vector<double> allowed;
@@ -245,12 +245,13 @@ class Spread {
     const Tensor y = (x.to(kFloat64) + error).to(x.dtype());
     if (!y.requires_grad()) return y;
     const uint64_t seed = random.next();
-    y.register_hook([seed](const Tensor& gradient) {
+    // Also one of a finer type may cancel with one that was rounded to the coarsest.
+    const double size = 16 * std::max(epsilon(x.dtype()), coarsest_);
+    y.register_hook([seed, size](const Tensor& gradient) {
       if (gradient.numel() == 0) return gradient;
       const Tensor wide = gradient.to(kFloat64);
       const Tensor noise =
           rand(gradient.sizes(), kFloat64, gradient.device(), Generator(seed)) - 0.5;
-      const double size = 16 * epsilon(gradient.dtype());
       return (wide + noise * size * wide.abs().amax()).to(gradient.dtype());
     });
     return y;
