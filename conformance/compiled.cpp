@@ -277,7 +277,12 @@ void check_in_place(const Case& c, const Arguments& arguments, const Fail& fail)
     };
     std::vector<Tensor> given = tensors;
     given[last] = turned(given[last]);
-    const std::vector<Tensor> expected = function(given);
+    std::vector<Tensor> expected;
+    try {
+      expected = function(given);
+    } catch (const Error&) {
+      return;  // compared elsewhere
+    }
     auto compiled = compile(function, {.mode = CompileMode::kExact});
     constexpr int kCalls = 3;  // recorded, planned and replayed
     for (int call = 0; call < kCalls; ++call) {

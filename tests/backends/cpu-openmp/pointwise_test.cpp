@@ -368,6 +368,44 @@ TEST_P(CompiledPrograms, TruncateAfterEachNode) {
   }
 }
 
+// The first output overwrites the input that is the second one.
+TEST_P(CompiledPrograms, OutputsMayBeInputsInTheirPlace) {
+  const mt_dtype compute = GetParam();
+  BuiltProgram program;
+  const int32_t a = program.input(0);
+  program.output(0, program.op("add", MT_TYPE_COMPUTE, a, a)).output(1, a);
+  const TestTensor x = tensor_of(compute, {700}, small_values(700, compute, 5));
+  const TestTensor copy = TestTensor::empty(compute, {700});
+  const auto before = x.values<double>();
+  ProgramArgs args;
+  args.in[0] = x;
+  args.out[0] = x;
+  args.out[1] = copy;
+  ASSERT_EQ(program.run(cpu(), args, compute), "");
+  EXPECT_EQ(copy.values<double>(), before) << sdk::dtype_name(compute);
+}
+
+TEST(ComplexPrograms, OutputsMayBeInputsInTheirPlace) {
+  constexpr mt_dtype kComplex64 = {MT_COMPLEX, 64, 1};
+  BuiltProgram program;
+  const int32_t a = program.input(0);
+  program.output(0, program.op("add", MT_TYPE_COMPUTE, a, a)).output(1, a);
+  const TestTensor x = TestTensor::empty(kComplex64, {700});
+  const TestTensor copy = TestTensor::empty(kComplex64, {700});
+  float* const parts = static_cast<float*>(x.view().raw());
+  for (int i = 0; i < 1400; ++i) parts[i] = static_cast<float>(i) - 300;
+  ProgramArgs args;
+  args.in[0] = x;
+  args.out[0] = x;
+  args.out[1] = copy;
+  ASSERT_EQ(program.run(cpu(), args, kComplex64), "");
+  const float* const copied = static_cast<const float*>(copy.view().raw());
+  for (int i = 0; i < 1400; ++i) {
+    ASSERT_EQ(copied[i], static_cast<float>(i) - 300) << i;
+    ASSERT_EQ(parts[i], 2 * (static_cast<float>(i) - 300)) << i;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, CompiledPrograms, ::testing::ValuesIn(kAllDtypes), dtype_case);
 
 }  // namespace

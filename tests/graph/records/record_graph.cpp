@@ -318,10 +318,7 @@ class Drawing {
       }
       call.arguments.push_back(std::move(argument));
     }
-    // Without a backward, a tensor that a composite overwrites with what depends on its former
-    // values may hold itself, which leak checkers report.
-    const bool may_write = op.meaning != "composite" || graph_.backward == Backward::kNone;
-    const bool writes = op.inplace && may_write && below(5) == 0;
+    const bool writes = op.inplace && below(5) == 0;
     if (writes) call.name = op.inplace_name();
     for (const int number : append(std::move(call))) {
       const Tensor& x = runner_.at(number);
