@@ -99,6 +99,9 @@ void gather(mt_ctx& ctx, const mt_args_gather& args) {
   });
 }
 
+// Slices of fewer elements would leave threads without work.
+constexpr int64_t kFewElements = 64;
+
 void index_select(mt_ctx& ctx, const mt_args_index_select& args) {
   const TensorView self = args.self;
   const TensorView out = args.out;
@@ -109,17 +112,14 @@ void index_select(mt_ctx& ctx, const mt_args_index_select& args) {
   const int64_t count = index.numel();
   const int64_t index_stride = index.ndim() == 0 ? 0 : index.stride(0);
   const int64_t* which = index.data<const int64_t>();
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t value = which[i * index_stride];
-    if (!in_range(value, dim.size)) fail_index("index_select", value, dim.number, dim.size);
-  }
+  check_indices(ctx, "index_select", which, index_stride, count, dim.number, dim.size);
   if (out.numel() == 0) return;
   // A loop over a slice. It is inside the loop over the index if slices are contiguous blocks, else
   // outside.
   const sdk::StridedLoop<2> slice = sdk::make_lines<2>({out, self}, args.dim).loop;
   const int64_t ts = slice.inner_stride(0), fs = slice.inner_stride(1);
   const int64_t run = slice.inner_size();
-  const bool blocks = (ts == 1 && fs == 1 && run >= 8) || slice.numel() == 1;
+  const bool blocks = ts == 1 && fs == 1 && run >= 8;
   const int64_t pieces = slice.numel() / run;  // the runs of a slice
   sdk::visit_itemsize(self.itemsize(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -151,18 +151,26 @@ void index_select(mt_ctx& ctx, const mt_args_index_select& args) {
           });
       return;
     }
-    const int64_t grain = 1 + 16384 / count;
-    sdk::parallel_for(ctx, 0, slice.numel(), grain, [&](int64_t begin, int64_t end) noexcept {
-      slice.for_each_run(begin, end, [&](const std::array<int64_t, 2>& at, int64_t n) {
-        for (int64_t i = 0; i < n; ++i) {
-          T* t = to + at[0] + i * ts;
-          const T* f = from + at[1] + i * fs;
-          for (int64_t j = 0; j < count; ++j) {
-            t[j * out_dim.stride] = f[which[j * index_stride] * dim.stride];
-          }
-        }
+    const auto take = [&](T* t, const T* f, int64_t first, int64_t last) {
+      for (int64_t j = first; j < last; ++j) {
+        t[j * out_dim.stride] = f[which[j * index_stride] * dim.stride];
+      }
+    };
+    if (slice.numel() < kFewElements) {  // the threads share the index
+      slice.for_each([&](const std::array<int64_t, 2>& at) {
+        sdk::parallel_for(ctx, 0, count, 8192, [&](int64_t first, int64_t last) noexcept {
+          take(to + at[0], from + at[1], first, last);
+        });
       });
-    });
+      return;
+    }
+    sdk::parallel_for(
+        ctx, 0, slice.numel(), 1 + 16384 / count, [&](int64_t begin, int64_t end) noexcept {
+          slice.for_each_run(begin, end, [&](const std::array<int64_t, 2>& at, int64_t n) {
+            for (int64_t i = 0; i < n; ++i)
+              take(to + at[0] + i * ts, from + at[1] + i * fs, 0, count);
+          });
+        });
   });
 }
 

@@ -26,13 +26,15 @@ template <class T>
 using Wide = std::conditional_t<sdk::is_float_type<T>, double, int64_t>;
 
 // A fold starts as `Fold<T>()`, takes elements with add(), and gives the result so far as value().
-// Unsigned numbers wrap on overflow; signed ones are undefined.
+// One that also has append() takes what another fold made of the elements after its own. Unsigned
+// numbers wrap on overflow; signed ones are undefined.
 template <class T>
 struct Sum {
   using State = std::conditional_t<sdk::is_float_type<T>, double, uint64_t>;
   State state = 0;
 
   void add(Wide<T> x) { state += static_cast<State>(x); }
+  void append(const Sum& next) { state += next.state; }
   Wide<T> value() const { return static_cast<Wide<T>>(state); }
 };
 
@@ -78,6 +80,65 @@ template <class Fold, int64_t kLines, class T>
   }
 }
 
+// A long line is scanned in pieces that start anew, to which the sum of those before is added, so
+// that threads can share it. A piece does not follow from the number of threads, nor do the bits.
+constexpr int64_t kPiece = 16384;
+constexpr int64_t kLongLine = 4 * kPiece;
+
+// Appends the n elements of a piece to `before`, and returns their fold.
+template <class Fold, class T>
+[[gnu::noinline]] Fold scan_piece(const T* in, int64_t in_step, T* out, int64_t out_step, int64_t n,
+                                  const Fold& before) {
+  Fold piece;
+  for (int64_t k = 0; k < n; ++k) {
+    piece.add(sdk::convert<Wide<T>>(in[k * in_step]));
+    Fold all = before;
+    all.append(piece);
+    out[k * out_step] = sdk::convert<T>(all.value());
+  }
+  return piece;
+}
+
+template <class Fold, class T>
+[[gnu::noinline]] Fold fold_piece(const T* in, int64_t in_step, int64_t n) {
+  Fold piece;
+  for (int64_t k = 0; k < n; ++k) piece.add(sdk::convert<Wide<T>>(in[k * in_step]));
+  return piece;
+}
+
+// On the context's threads if `share`, else on the calling one.
+template <class Fold, class T>
+void scan_long_line(mt_ctx& ctx, bool share, const T* in, int64_t in_step, T* out, int64_t out_step,
+                    int64_t size) {
+  const int64_t pieces = (size + kPiece - 1) / kPiece;
+  const auto length = [&](int64_t i) { return std::min(kPiece, size - i * kPiece); };
+  Fold before;
+  if (!share) {
+    for (int64_t i = 0; i < pieces; ++i) {
+      before.append(scan_piece(in + i * kPiece * in_step, in_step, out + i * kPiece * out_step,
+                               out_step, length(i), before));
+    }
+    return;
+  }
+  Fold* const folds = sdk::scratch<Fold>(ctx, pieces);
+  sdk::parallel_for(ctx, 0, pieces - 1, 1, [&](int64_t begin, int64_t end) noexcept {
+    for (int64_t i = begin; i < end; ++i) {
+      folds[i] = fold_piece<Fold>(in + i * kPiece * in_step, in_step, kPiece);
+    }
+  });
+  for (int64_t i = 0; i < pieces; ++i) {  // each becomes the fold of those before it
+    const Fold all = before;
+    if (i + 1 < pieces) before.append(folds[i]);
+    folds[i] = all;
+  }
+  sdk::parallel_for(ctx, 0, pieces, 1, [&](int64_t begin, int64_t end) noexcept {
+    for (int64_t i = begin; i < end; ++i) {
+      scan_piece(in + i * kPiece * in_step, in_step, out + i * kPiece * out_step, out_step,
+                 length(i), folds[i]);
+    }
+  });
+}
+
 int64_t grain_of(int64_t size) { return 1 + 16384 / std::max<int64_t>(size, 1); }
 
 // In place if the operands are one tensor.
@@ -87,6 +148,24 @@ void scan(mt_ctx& ctx, const TensorView& from, const TensorView& to, int64_t dim
   const int64_t size = lines.size[0];
   const int64_t out_step = lines.step[0], in_step = lines.step[1];
   const int64_t out_next = lines.loop.inner_stride(0), in_next = lines.loop.inner_stride(1);
+  if constexpr (requires(Fold f) { f.append(f); }) {
+    // Neighboring columns are scanned together, for their cache lines.
+    const bool columns = lines.count() > 1 && std::abs(in_next) < std::abs(in_step);
+    if (size >= kLongLine && !columns) {
+      const bool share = lines.count() < ctx.num_threads;
+      const auto scan_line = [&](const std::array<int64_t, 2>& at) {
+        scan_long_line<Fold>(ctx, share, from.data<const T>() + at[1], in_step,
+                             to.data<T>() + at[0], out_step, size);
+      };
+      if (share) return lines.loop.for_each(scan_line);
+      sdk::parallel_for(ctx, 0, lines.count(), 1, [&](int64_t begin, int64_t end) noexcept {
+        lines.loop.for_each_run(begin, end, [&](std::array<int64_t, 2> at, int64_t n) {
+          for (int64_t i = 0; i < n; ++i, at[0] += out_next, at[1] += in_next) scan_line(at);
+        });
+      });
+      return;
+    }
+  }
   sdk::parallel_for(
       ctx, 0, lines.count(), grain_of(size), [&](int64_t begin, int64_t end) noexcept {
         for_each_group(lines, begin, end, [&](const std::array<int64_t, 2>& at, int64_t n) {

@@ -1,5 +1,6 @@
 // Binary search in sorted lines, and the indices of repeated elements.
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -124,13 +125,16 @@ void interleave_indices(mt_ctx& ctx, const mt_args_interleave_indices& args) {
   const int64_t* const ends = all.data<const int64_t>();
   const int64_t n = all.numel();
   int64_t* const to = out.data<int64_t>();
-  int64_t sum = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    if (ends[i] < sum) {
-      throw sdk::Error(MT_ERROR_VALUE, "[repeat_interleave] repeats has a negative number");
+  std::atomic<bool> rising{true};
+  sdk::parallel_for(ctx, 0, n, 32768, [&](int64_t begin, int64_t end) noexcept {
+    int64_t before = begin == 0 ? 0 : ends[begin - 1];
+    for (int64_t i = begin; i < end; before = ends[i++]) {
+      if (ends[i] < before) return rising.store(false);
     }
-    sum = ends[i];
-  }
+  });
+  if (!rising)
+    throw sdk::Error(MT_ERROR_VALUE, "[repeat_interleave] repeats has a negative number");
+  const int64_t sum = n == 0 ? 0 : ends[n - 1];
   if (sum != out.numel()) {
     throw sdk::Error(MT_ERROR_VALUE, "[repeat_interleave] output_size is " +
                                          std::to_string(out.numel()) +

@@ -12,6 +12,7 @@
 #include "mytorch/abi_ops/cat.h"
 #include "mytorch/abi_ops/gather.h"
 #include "mytorch/abi_ops/index_select.h"
+#include "mytorch/abi_ops/interleave_indices.h"
 #include "mytorch/abi_ops/nonzero.h"
 #include "mytorch/abi_ops/scatter.h"
 #include "mytorch/abi_ops/scatter_add.h"
@@ -124,6 +125,78 @@ TEST_P(Indexing, IndexSelectGathersWholeSlices) {
     gather.self = self, gather.dim = args.dim, gather.index = broadcast, gather.out = expected;
     ASSERT_EQ(run_op("gather", gather, GetParam()), "");
     expect_near(out, expected, 0, 1, "index_select");
+  }
+}
+
+TEST(IndexSelect, OfFewSlicesSharesALongIndex) {
+  Random random(14);
+  for (const size_t dim : {0, 1}) {
+    for (const int64_t layout : {0, 1, 2, 3}) {
+      Shape shape = {3, 3};
+      shape[dim] = 500;
+      const TestTensor self = random.laid_out(kFloat, shape, layout);
+      random.fill(self);
+      const TestTensor index = contiguous_indices(random, {30000}, 500);
+      Shape selected = shape;
+      selected[dim] = 30000;
+      const TestTensor out = random.tensor(kFloat, selected);
+      mt_args_index_select args{};
+      args.self = self, args.dim = static_cast<int64_t>(dim), args.index = index, args.out = out;
+      TestContext context(3);
+      ASSERT_EQ(run_cpu(cpu::register_gather, "index_select", args, context), MT_OK);
+      const std::vector<float> from = self.values<float>();
+      const std::vector<int64_t> which = index.values<int64_t>();
+      std::vector<float> expected;
+      for (size_t i = 0; i < static_cast<size_t>(selected[0]); ++i) {
+        for (size_t j = 0; j < static_cast<size_t>(selected[1]); ++j) {
+          const size_t row = dim == 0 ? static_cast<size_t>(which[i]) : i;
+          const size_t column = dim == 1 ? static_cast<size_t>(which[j]) : j;
+          expected.push_back(from[row * static_cast<size_t>(shape[1]) + column]);
+        }
+      }
+      ASSERT_EQ(out.values<float>(), expected) << "dim " << dim << " layout " << layout;
+    }
+  }
+}
+
+TEST(IndexSelect, NamesTheFirstWrongIndexWhicheverThreadFindsOne) {
+  Random random(15);
+  const TestTensor self = random.filled(kFloat, {9});
+  const TestTensor index = contiguous_indices(random, {200000}, 9);
+  index.view().data<int64_t>()[10] = -10;
+  for (const int64_t i : {99999, 149999, 199999}) index.view().data<int64_t>()[i] = 9;
+  const TestTensor out = TestTensor::empty(kFloat, {200000});
+  mt_args_index_select args{};
+  args.self = self, args.index = index, args.out = out;
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    TestContext context(4);
+    ASSERT_EQ(run_cpu(cpu::register_gather, "index_select", args, context), MT_ERROR_VALUE);
+    ASSERT_EQ(context.error, "[index_select] index -10 is out of range for dimension 0 of size 9");
+  }
+}
+
+TEST(InterleaveIndices, OfManyRepeatsRefusesOneThatIsNegative) {
+  constexpr int64_t kCount = 100000;
+  Random random(16);
+  const TestTensor ends = TestTensor::empty(kIndex, {kCount});
+  int64_t* const end = ends.view().data<int64_t>();
+  std::vector<int64_t> expected;
+  for (int64_t i = 0; i < kCount; ++i) {
+    expected.resize(expected.size() + static_cast<size_t>(random.below(3)), i);
+    end[i] = static_cast<int64_t>(expected.size());
+  }
+  const TestTensor out = TestTensor::empty(kIndex, {end[kCount - 1]});
+  mt_args_interleave_indices args{};
+  args.ends = ends, args.size = end[kCount - 1], args.out = out;
+  TestContext context(3);
+  ASSERT_EQ(run_cpu(cpu::register_search, "interleave_indices", args, context), MT_OK);
+  EXPECT_EQ(out.values<int64_t>(), expected);
+  for (const int64_t place : {int64_t{0}, int64_t{33334}, int64_t{66667}, kCount - 2}) {
+    const int64_t saved = end[place];
+    end[place] = place == 0 ? -1 : end[kCount - 1] + 1;
+    EXPECT_EQ(run_cpu(cpu::register_search, "interleave_indices", args, context), MT_ERROR_VALUE);
+    EXPECT_EQ(context.error, "[repeat_interleave] repeats has a negative number");
+    end[place] = saved;
   }
 }
 

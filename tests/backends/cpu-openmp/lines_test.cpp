@@ -35,6 +35,52 @@ TEST_P(Cumsum, AgreesWithTheReferenceAlongEveryDimension) {
   }
 }
 
+// Of integers, so that every order of additions gives the same sums.
+TEST(CumsumOfLongLines, IsThatOfTheDefinition) {
+  Random random(12);
+  struct Case {
+    Shape shape;
+    int64_t dim;
+  };
+  for (const auto& [shape, dim] :
+       {Case{{65536}, 0}, {{140001}, 0}, {{2, 70000}, 1}, {{5, 70000}, 1}}) {
+    for (const int64_t layout : {0, 1, 2, 3}) {
+      const TestTensor self = random.laid_out(kIndex, shape, layout);
+      random.fill(self);
+      const TestTensor expected = TestTensor::empty(kIndex, shape);
+      mt_args_cumsum args{};
+      args.self = self, args.dim = dim, args.out = expected;
+      ASSERT_EQ(run_op("cumsum", args, kIndex), "");
+      for (const int threads : {1, 3, 7}) {
+        const TestTensor out = random.tensor(kIndex, shape);
+        args.out = out;
+        TestContext context(threads);
+        ASSERT_EQ(run_cpu(cpu::register_scan, "cumsum", args, context), MT_OK);
+        ASSERT_EQ(out.values<int64_t>(), expected.values<int64_t>());
+      }
+    }
+  }
+}
+
+TEST(CumsumOfLongLines, HasTheSameBitsForAnyNumberOfThreadsAndInPlace) {
+  Random random(13);
+  const TestTensor self = random.laid_out(sdk::dtype_of<double>, {100000}, 0);
+  random.fill(self);
+  std::vector<std::vector<double>> results;
+  for (const int threads : {1, 2, 5}) {
+    for (const bool in_place : {false, true}) {
+      const TestTensor out = TestTensor::empty(sdk::dtype_of<double>, {100000});
+      std::copy_n(self.view().data<double>(), 100000, out.view().data<double>());
+      mt_args_cumsum args{};
+      args.self = in_place ? out : self, args.out = out;
+      TestContext context(threads);
+      ASSERT_EQ(run_cpu(cpu::register_scan, "cumsum", args, context), MT_OK);
+      results.push_back(out.values<double>());
+    }
+  }
+  for (const std::vector<double>& result : results) EXPECT_EQ(result, results.front());
+}
+
 // ---- sort, with NaN among the elements
 
 class Sort : public ::testing::TestWithParam<std::tuple<mt_dtype, bool>> {};
