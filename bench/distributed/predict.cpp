@@ -1,0 +1,46 @@
+#include <string>
+#include <string_view>
+
+#include "bench/distributed/bench.h"
+#include "plan/machine.h"
+#include "plan/step.h"
+
+namespace bench {
+
+namespace plan = mytorch::plan;
+
+void predict(Record& record, const Settings& settings, const Shape& shape) {
+  plan::check(shape.model);
+  if (const std::string why = plan::reason_against(shape.model, shape.layout); !why.empty()) {
+    cannot_predict(record, why);
+    return;
+  }
+  const plan::Machine machine = settings.machine.empty() ? plan::machine_of(settings.gpu, "ib400")
+                                                         : plan::read_machine(settings.machine);
+  const plan::Step s = plan::step_of(shape.model, shape.layout, plan::Precision(), machine);
+  const double exchange = s.tensor + s.context + s.expert + s.pipeline + (shape.data ? s.data : 0);
+  const double seconds = s.compute + s.bubble + exchange + (shape.optimizer ? s.optimizer : 0);
+  record.add("predicted_ms", 1e3 * seconds)
+      .add("predicted_compute_ms", 1e3 * s.compute)
+      .add("predicted_exchange_ms", 1e3 * exchange)
+      .add("predicted_bubble_ms", 1e3 * s.bubble);
+}
+
+void cannot_predict(Record& record, std::string_view why) { record.add("unpredicted", why); }
+
+plan::Model feed_forward_model(int64_t layers, int64_t width, int64_t hidden, int64_t sequence,
+                               int64_t batch) {
+  plan::Model model;
+  model.name = "feed-forward layers";
+  model.layers = layers;
+  model.width = width;
+  model.heads = model.key_heads = model.head_width = 1;
+  model.hidden = hidden;
+  model.vocabulary = 1;
+  model.sequence = sequence;
+  model.batch = batch;
+  model.tied = true;
+  return model;
+}
+
+}  // namespace bench
