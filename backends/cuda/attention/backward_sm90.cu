@@ -43,8 +43,7 @@ const char* supports(const Args& args) {
   }
   if (const char* reason = hopper::refusal_of_bits(args)) return reason;
   if (args.dropout_p != 0 && TensorView(args.draw).stride(0) != 1) return "draw is not contiguous";
-  const TensorView logsumexp = args.logsumexp;
-  if (!logsumexp.is_contiguous() || !logsumexp.is<float>()) return "logsumexp is not contiguous";
+  if (!TensorView(args.logsumexp).is<float>()) return "logsumexp is not float32";
   const mt_tensor* const gradients[] = {args.grad_query, args.grad_key, args.grad_value};
   for (int i = 0; i < 3; ++i) {
     const mt_tensor* const gradient = sdk::wanted(args.output_mask, i, gradients[i]);
@@ -110,7 +109,7 @@ void run(mt_ctx& ctx, const Args& args) {
   hopper::Prepare q{};
   q.output = rows_in(args.output);
   q.grad_output = rows_in(grad);
-  q.logsumexp = TensorView(args.logsumexp).template data<float>();
+  q.logsumexp = static_cast<const float*>(contiguous_data(ctx, args.logsumexp));
   if (args.grad_logsumexp != nullptr) {
     const TensorView sums = args.grad_logsumexp;
     q.grad_logsumexp = sums.template data<float>();

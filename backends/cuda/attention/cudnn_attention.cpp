@@ -133,8 +133,8 @@ bool wants_mask(const Backward& args) {
 const char* backward_supports(const Backward& args) {
   if (const char* reason = common_refusal(args)) return reason;
   if (args.grad_logsumexp != nullptr) return "no cuDNN graph with a gradient of logsumexp";
-  const TensorView logsumexp = args.logsumexp, query = args.query, value = args.value;
-  if (!logsumexp.is_contiguous() || !logsumexp.is<float>()) return "logsumexp is not contiguous";
+  const TensorView query = args.query, value = args.value;
+  if (!TensorView(args.logsumexp).is<float>()) return "logsumexp is not float32";
   const Properties& device = properties(args.query->dl.device.index);
   if (device.major != 9 && (query.size(3) > 128 || value.size(3) > 128)) {
     return "cuDNN's gradient for heads wider than 128 needs compute capability 9.0";
@@ -253,7 +253,7 @@ void backward(mt_ctx& ctx, const Backward& args) {
   write(kGradKey, 1, args.grad_key, args.key, call.grad_key);
   write(kGradValue, 2, args.grad_value, args.value, call.grad_value);
 
-  auto* logsumexp = TensorView(args.logsumexp).data<float>();
+  auto* logsumexp = static_cast<float*>(contiguous_data(ctx, args.logsumexp));
   if (args.attn_mask != nullptr) {
     const int64_t rows = TensorView(args.logsumexp).numel();
     auto* const finite = scratch<float>(ctx, rows);

@@ -67,10 +67,6 @@ const char* common_refusal(const Args& args) {
   if (std::max(query.size(2), key.size(2)) > kLongest) return "a sequence is longer than 2^29";
   const int64_t tiles = (std::max(query.size(2), key.size(2)) + 31) / 32;
   if (query.size(0) * query.size(1) >= kMostBlocks / tiles) return "there are too many rows";
-  if (!is_whole(query) || !is_whole(key) || !is_whole(value)) {
-    return "it needs rows without gaps that are aligned to 16 bytes";
-  }
-  if (!TensorView(args.logsumexp).is_contiguous()) return "logsumexp is not contiguous";
   if (properties(args.query->dl.device.index).major < 8) return "it needs compute capability 8.0";
   return nullptr;
 }
@@ -84,6 +80,7 @@ bool fits(const mt_tensor* query, size_t bytes) {
 const char* forward_supports(const Forward& args) {
   if (const char* reason = common_refusal(args)) return reason;
   if (!is_whole(args.output)) return "the output's rows are not aligned to 16 bytes";
+  if (!TensorView(args.logsumexp).is_contiguous()) return "logsumexp is not contiguous";
   size_t bytes = 0;
   with_shape(args.query, args.value, [&](auto type, auto width) {
     bytes = tiles::kForwardShared<typename decltype(type)::type, width()>;
@@ -98,7 +95,6 @@ bool wants_mask(const Backward& args) {
 
 const char* backward_supports(const Backward& args) {
   if (const char* reason = common_refusal(args)) return reason;
-  if (!is_whole(args.output)) return "the output's rows are not aligned to 16 bytes";
   const mt_tensor* const gradients[] = {args.grad_query, args.grad_key, args.grad_value};
   for (int i = 0; i < 3; ++i) {
     const mt_tensor* const gradient = sdk::wanted(args.output_mask, i, gradients[i]);
@@ -125,16 +121,22 @@ TileOperand operand_of(const TensorView& x) {
   return {x.raw(), x.stride(0), x.stride(1), x.stride(2), static_cast<int>(x.size(3))};
 }
 
+// An operand that is read, or a copy of it with whole rows.
+TileOperand whole_operand(mt_ctx& ctx, const TensorView& x) {
+  if (is_whole(x)) return operand_of(x);
+  const ContiguousScratch copy(ctx, x, x.dtype());
+  move(ctx, x, copy.view());
+  return operand_of(copy.view());
+}
+
 template <class Args>
-TileCall call_of(const Args& args) {
+TileCall call_of(mt_ctx& ctx, const Args& args) {
   const TensorView query = args.query, key = args.key;
   const auto bound = [](int64_t x) { return static_cast<int>(std::clamp(x, -kLongest, kLongest)); };
   TileCall p{};
-  p.query = operand_of(query);
-  p.key = operand_of(key);
-  p.value = operand_of(args.value);
-  p.output = operand_of(args.output);
-  p.logsumexp = TensorView(args.logsumexp).template data<float>();
+  p.query = whole_operand(ctx, query);
+  p.key = whole_operand(ctx, key);
+  p.value = whole_operand(ctx, args.value);
   p.batch = static_cast<int>(query.size(0));
   p.heads = static_cast<int>(query.size(1));
   p.group = static_cast<int>(query.size(1) / key.size(1));
@@ -184,7 +186,9 @@ void launch_blocks(mt_ctx& ctx, const char* name, void (*kernel)(TileCall), int6
 int64_t tiles_of(int64_t n, int64_t each) { return (n + each - 1) / each; }
 
 void forward(mt_ctx& ctx, const Forward& args) {
-  TileCall p = call_of(args);
+  TileCall p = call_of(ctx, args);
+  p.output = operand_of(args.output);
+  p.logsumexp = TensorView(args.logsumexp).data<float>();
   if (p.drops) {
     const TensorView draw = args.draw;
     p.random = philox::Stream(args.generator);
@@ -201,11 +205,10 @@ void forward(mt_ctx& ctx, const Forward& args) {
 }
 
 void backward(mt_ctx& ctx, const Backward& args) {
-  TileCall p = call_of(args);
-  const TensorView grad_output = args.grad_output;
-  const ContiguousScratch copy(ctx, grad_output, grad_output.dtype());
-  if (!is_whole(grad_output)) move(ctx, grad_output, copy.view());
-  p.grad_output = operand_of(is_whole(grad_output) ? grad_output : copy.view());
+  TileCall p = call_of(ctx, args);
+  p.output = whole_operand(ctx, args.output);
+  p.logsumexp = static_cast<float*>(contiguous_data(ctx, args.logsumexp));
+  p.grad_output = whole_operand(ctx, args.grad_output);
   if (p.drops) {
     const TensorView draw = args.draw;
     if (draw.stride(0) != 1) throw sdk::Declined{};

@@ -26,4 +26,7 @@ class ContiguousScratch {
   int64_t strides_[sdk::kMaxDims];
 };
 
+// Returns the elements of `x` in order, without gaps: its own memory, or a copy in scratch memory.
+void* contiguous_data(mt_ctx& ctx, const sdk::TensorView& x);
+
 }  // namespace mytorch::cuda

@@ -256,6 +256,55 @@ TEST_P(Attention, DeclinesUnalignedRows) {
   EXPECT_FALSE(runs("sm90", slice(q, 3, 4, width + 4), k, k, Call{}));
 }
 
+// ---- operands with gaps
+
+using StridedAttention = Gpu;
+
+// Otherwise the scores of all queries and keys would be in memory at once.
+TEST_F(StridedAttention, RunsInAKernel) {
+  manual_seed(5);
+  const auto calls_of = [](const std::vector<Explanation>& all) {
+    std::string names;
+    for (const Explanation& e : all) names += e.op + " ";
+    return names;
+  };
+  const auto some_rows = [](const Tensor& x) { return x.narrow(2, 60, 90); };
+  const auto wide = [](const Tensor& x) { return x.to(kCPU).to(kFloat32); };
+  for (const ScalarType dtype : {kBFloat16, kFloat32}) {
+    SCOPED_TRACE(dtype);
+    // Every second element of each row, and rows that begin anywhere.
+    const auto with_gaps = [&] {
+      return randn({2, 3, 150, 128}, dtype, "cuda").slice(3, 0, 128, 2);
+    };
+    const Tensor q = with_gaps(), k = with_gaps(), v = with_gaps();
+    EXPECT_EQ(calls_of(explain("attention_forward",
+                               {q, k, v, Value(), Value(), -1, -1, 0, 0.0, 0.125, 0.0})),
+              "attention_forward ");
+    const auto [out, sums, draw] = attention_forward(q, k, v, {}, {}, -1, -1, 0, 0.0, 0.125, 0.0);
+    const auto [expected, expected_sums, none] =
+        attention_forward(wide(q), wide(k), wide(v), {}, {}, -1, -1, 0, 0.0, 0.125, 0.0);
+    EXPECT_LT(distance(out, expected), dtype == kFloat32 ? 1e-5 : 2e-2);
+
+    const Tensor grad = with_gaps();
+    EXPECT_EQ(calls_of(explain("attention_backward",
+                               {some_rows(grad), Value(), some_rows(q), k, v, Value(), Value(),
+                                some_rows(out), some_rows(sums), draw, -1, -1, 0, 0.0, 0.125, 0.0,
+                                std::vector<int64_t>{1, 1, 1, 0}})),
+              "attention_backward ");
+    const auto differentiate = [&](auto of, const Tensor& o, const Tensor& l, const Tensor& d) {
+      return attention_backward(of(some_rows(grad)), {}, of(some_rows(q)), of(k), of(v), {}, {},
+                                some_rows(o), some_rows(l), d, -1, -1, 0, 0.0, 0.125, 0.0,
+                                {1, 1, 1, 0});
+    };
+    const auto [dq, dk, dv, dm] = differentiate([](const Tensor& x) { return x; }, out, sums, draw);
+    const auto [eq, ek, ev, em] = differentiate(wide, expected, expected_sums, none);
+    const double most = dtype == kFloat32 ? 1e-5 : 1e-2;
+    EXPECT_LT(error_of(dq, eq), most);
+    EXPECT_LT(error_of(dk, ek), most);
+    EXPECT_LT(error_of(dv, ev), most);
+  }
+}
+
 // ---- few rows
 
 struct Pages {
