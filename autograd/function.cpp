@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "autograd/autocast/state.h"
+#include "autograd/engine/task.h"
 #include "autograd/meta.h"
 #include "autograd/view.h"
 #include "autograd/vmap/batched.h"
@@ -229,7 +230,10 @@ void FunctionNode::apply(Tensor* grads, Tensor* out) {
          num_edges(), " arguments");
   }
   for (uint32_t i = 0; i < num_edges(); ++i) {
-    if (wants(i) && results[i].defined()) out[i] = std::move(results[i]);
+    // All of them for a split backward, which would call this again for the others.
+    if (has_edge(i) && results[i].defined() && (wants(i) || thread_data.task->parks())) {
+      out[i] = std::move(results[i]);
+    }
   }
   if (context.once_differentiable_ == nullptr || !differentiated) return;
   // A node that refuses, with edges to all that the gradients depend on, so that a search for a

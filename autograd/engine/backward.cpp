@@ -14,6 +14,7 @@
 #include "core/types/errors.h"
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/record.h"
+#include "mytorch/autograd/split_backward.h"
 
 namespace mytorch::autograd {
 namespace {
@@ -178,6 +179,38 @@ std::vector<Tensor> partial_gradients(TensorList outputs, TensorList inputs,
     gradients.push_back(std::move(task.captured(static_cast<int32_t>(i))));
   }
   return gradients;
+}
+
+SplitBackward::SplitBackward(TensorList outputs, TensorList inputs, TensorList grad_outputs)
+    : parked_(std::make_shared<Parked>()) {
+  if (batch::inside()) {
+    fail(ErrorCode::kUnsupported,
+         "[SplitBackward] inside vmap: the gradients of the examples differ, and cannot all be the "
+         "grad of one tensor: use grad or vjp, which return them");
+  }
+  Task task({.parks = parked_.get()});
+  add_roots("SplitBackward", &task, outputs, grad_outputs);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Edge edge = input_edge("SplitBackward", i, inputs[i]);
+    if (!NodeAccess::is_leaf(edge.node)) {
+      fail(ErrorCode::kValue, "[SplitBackward] input ", i, " was made by ", edge.node->name(),
+           ": give leaves, such as x.detach().requires_grad_() that the outputs are computed from");
+    }
+    task.capture(edge);
+  }
+  run_task(task);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    gradients_.push_back(std::move(task.captured(static_cast<int32_t>(i))));
+  }
+}
+
+void SplitBackward::accumulate() {
+  if (parked_ == nullptr) return;
+  Parked parked = std::move(*parked_);  // copies of this object have nothing left, either
+  *parked_ = Parked();
+  Task task({});
+  task.resume(parked);
+  run_task(task);
 }
 
 std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList grad_outputs,

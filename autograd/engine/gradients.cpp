@@ -4,6 +4,7 @@
 #include "autograd/operators.h"
 #include "core/tensor/batched.h"
 #include "core/types/errors.h"
+#include "mytorch/grad_mode.h"
 
 namespace mytorch::autograd {
 namespace {
@@ -55,6 +56,16 @@ void fit_gradient_slow(Tensor* gradient, const GradInfo& info, const std::string
   // A real operand of a complex result takes the real part.
   if (!is_complex(info.dtype)) *gradient = op::real(*gradient);
   *gradient = op::to(*gradient, info.dtype, device);
+}
+
+void check_nan(const Node& node, const Tensor* out) {
+  NoGradGuard no_grad;
+  for (uint32_t i = 0; i < node.num_edges(); ++i) {
+    if (out[i].defined() && op::has_nan(out[i])) {
+      fail(ErrorCode::kValue, "[", node.name(), "] the gradient of input ", i, ", ",
+           dtype_name(out[i].dtype()), " ", shape_str(out[i].sizes()), ", contains NaN");
+    }
+  }
 }
 
 void run_hooks(Node* node, Tensor* grads) {

@@ -22,6 +22,9 @@ Tensor fit(const Node* node, uint32_t i, Tensor gradient);
 // Throws Error(kShape, kType or kDevice); `from` names its origin.
 void fit_gradient_slow(Tensor* gradient, const GradInfo& info, const std::string& from);
 
+// Throws Error(kValue) if a gradient that a node has computed contains NaN.
+void check_nan(const Node& node, const Tensor* out);
+
 // Calls the hooks on the gradients of a node's inputs, and stores the gradients to retain.
 void run_hooks(Node* node, Tensor* grads);
 void run_accumulated_hooks(Node* leaf);

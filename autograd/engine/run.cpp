@@ -41,16 +41,6 @@ inline bool is_like(const TensorImpl& impl, const GradInfo& info) {
   if (!is_like(*gradient->impl(), info)) fit_gradient_slow(gradient, info, from.name());
 }
 
-void check_nan(const Node& node, const Tensor* out) {
-  NoGradGuard no_grad;
-  for (uint32_t i = 0; i < node.num_edges(); ++i) {
-    if (out[i].defined() && op::has_nan(out[i])) {
-      fail(ErrorCode::kValue, "[", node.name(), "] the gradient of input ", i, ", ",
-           dtype_name(out[i].dtype()), " ", shape_str(out[i].sizes()), ", contains NaN");
-    }
-  }
-}
-
 // Adds the node to the exception that its execution threw.
 [[noreturn]] void fail_in(const Node& node) {
   const std::string where =
@@ -99,7 +89,7 @@ class TaskScope {
 
 void Task::run() {
   discover();
-  if (pruned_) prune();
+  if (pruned_ && !resumes_) prune();
   TaskScope scope(this, pruned_, options_.create_graph, has_one_stream());
   seed();
   if (several_devices_) {
@@ -149,7 +139,8 @@ void queue_callback(std::function<void()> function) {
       captures_[c].gradient = std::move(grads[captures_[c].edge.get().input]);
     }
   }
-  if (NodeAccess::extras(node) != nullptr) [[unlikely]]
+  // Those of a part have run.
+  if (NodeAccess::extras(node) != nullptr && state.part == nullptr) [[unlikely]]
     run_hooks(node, grads);
   if (!options_.ends_at_captures) [[likely]] {
     for (int32_t c = state.captures; c >= 0; c = captures_[c].next) {
@@ -157,10 +148,14 @@ void queue_callback(std::function<void()> function) {
     }
   }
   if (state.executes) {
-    bool any = false;
+    bool any = false, again = false;
     for (uint32_t i = 0; i < node->num_inputs(); ++i) any |= grads[i].defined();
     if (any && !(NodeAccess::is_part(node) && add_to_whole(state))) {
-      node->apply(grads, out);
+      if (options_.parks != nullptr) [[unlikely]] {
+        again = apply_and_park(state, out);
+      } else {
+        node->apply(grads, out);
+      }
       if (is_leaf) {
         if (NodeAccess::extras(node) != nullptr) [[unlikely]]
           run_accumulated_hooks(node);
@@ -169,7 +164,7 @@ void queue_callback(std::function<void()> function) {
           check_nan(*node, out);
       }
     }
-    if (!options_.retain_graph) node->release_saved();
+    if (!options_.retain_graph && !again) node->release_saved();
   }
   for (uint32_t i = 0; i < node->num_inputs(); ++i) grads[i] = Tensor();
 }
@@ -219,7 +214,7 @@ void Task::execute(NodeState& state, Ready&& ready) {
   }
   if (state.executes) {
     for (uint32_t i = 0; i < n; ++i) {
-      if (edges[i].node == nullptr) continue;
+      if (!state.leads(i)) continue;
       if constexpr (!kShared) fit_one(i);
       NodeState* to = find(edges[i].node);
       if (!to->reached) continue;

@@ -45,6 +45,7 @@ NodeState* ReadyHeap::pop() {
 Task::Task(const TaskOptions& options)
     : options_(options),
       id_(new_id()),
+      pruned_(options.parks != nullptr),
       // The gradients of a recording have no values.
       check_nan_(thread_data.check_nan && !recording_graph()),
       memory_(take_memory()) {}
@@ -115,6 +116,7 @@ NodeState& Task::find_or_add(Node* node, bool* added) {
   state.index = static_cast<uint32_t>(index);
   state.dependencies = 0;
   state.captures = -1;
+  state.part = nullptr;
   state.executes = state.reached = true;
   if (node->num_inputs() > 1) state.many = std::make_unique<Tensor[]>(node->num_inputs());
   if (node->num_inputs() > 0) {
@@ -141,12 +143,13 @@ void Task::discover() {
     NodeState& state = find_or_add(root.edge.get().node, &added);
     if (added) stack.push_back(&state);
   }
+  add_parts();
   while (!stack.empty()) {
-    const Node* node = stack.back()->node;
+    const NodeState& state = *stack.back();
     stack.pop_back();
-    const Edge* edges = node->edges();
-    for (uint32_t i = 0; i < node->num_edges(); ++i) {
-      if (edges[i].node == nullptr) continue;
+    const Edge* edges = state.node->edges();
+    for (uint32_t i = 0; i < state.node->num_edges(); ++i) {
+      if (!state.leads(i)) continue;
       NodeState& to = find_or_add(edges[i].node, &added);
       ++to.dependencies;
       if (added) stack.push_back(&to);
@@ -203,6 +206,10 @@ void Task::prune() {
 void Task::seed() {
   for (Root& root : roots_) {
     NodeState* state = find(root.edge.get().node);
+    if (options_.parks != nullptr && !state->reached) {
+      options_.parks->roots.push_back({CountedEdge(root.edge.get()), std::move(root.gradient)});
+      continue;
+    }
     add_on_stream(*state, root.edge.get().input, std::move(root.gradient));
   }
 }
@@ -220,6 +227,7 @@ std::vector<NodeState*> Task::first_ready() {
     NodeState* state = find(root.edge.get().node);
     if (state->dependencies == 0 && state->reached) ready.push_back(state);
   }
+  for (const Parked::Part* part : parts_) ready.push_back(find(part->node.get().node));
   std::sort(ready.begin(), ready.end());
   ready.erase(std::unique(ready.begin(), ready.end()), ready.end());
   return ready;

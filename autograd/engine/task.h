@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "autograd/access.h"
+#include "autograd/engine/parked.h"
 #include "autograd/engine/streams.h"
 #include "mytorch/autograd/node.h"
 
@@ -27,7 +28,12 @@ struct NodeState {
   bool reached = true;        // whether it executes or its gradients are captured
   Tensor one;                 // the accumulated gradient of a node with one input
   std::unique_ptr<Tensor[]> many;
+  const Parked::Part* part = nullptr;  // of a node that another run has executed in part
 
+  // Returns whether this run computes a gradient along edge i.
+  bool leads(uint32_t i) const {
+    return node->edges()[i].node != nullptr && (part == nullptr || part->open[i]);
+  }
   Tensor* grads() { return many != nullptr ? many.get() : &one; }
 };
 
@@ -63,6 +69,8 @@ struct TaskOptions {
   // Gradients that are captured go no further, as if their tensors had no history, and hooks of
   // these tensors do not see them.
   bool ends_at_captures = false;
+  // Takes what other leaves than the captured ones would get, for a run that resumes.
+  Parked* parks = nullptr;
 };
 
 class Task {
@@ -77,12 +85,16 @@ class Task {
   void add_root(Edge edge, Tensor gradient);
   int32_t capture(Edge edge);
   void accumulate(Edge leaf);
+  // Or: executes what another run has parked, which must outlive this one.
+  void resume(Parked& parked);
 
   void run();
   // Calls a function at the end of the outermost run that this one is a part of.
   void at_end(std::function<void()> function) const;
   Tensor& captured(int32_t capture) { return captures_[capture].gradient; }
 
+  // Returns whether what nobody wants now is kept for another run.
+  bool parks() const { return options_.parks != nullptr; }
   // Returns whether the gradient that goes to a node is needed.
   bool wants(const Node* node) const;
   // Executes a node on this thread, in a run over several devices.
@@ -112,6 +124,7 @@ class Task {
   NodeState* find(const Node* node) const;
   NodeState& find_or_add(Node* node, bool* added);
   void discover();
+  void add_parts();
   void prune();
   void seed();
   std::vector<NodeState*> first_ready();
@@ -122,6 +135,9 @@ class Task {
   template <bool kShared, class Ready>
   void execute(NodeState& state, Ready&& ready);
   void process(NodeState& state, Tensor* out);  // hooks, captures, apply
+  // Applies a node, and parks what it must do for other leaves. Returns whether it is to be applied
+  // again for them.
+  bool apply_and_park(NodeState& state, Tensor* out);
   // Adds the gradient of a part of a tensor to what the tensor has so far, in place of apply, which
   // makes zeros of its size. Returns whether it did.
   bool add_to_whole(NodeState& state);
@@ -138,7 +154,8 @@ class Task {
   uint32_t id_;
   uint64_t size_ = 0;      // number of states in use
   uint64_t executed_ = 0;  // number of them executed, whose claims are released
-  bool pruned_ = false;
+  bool pruned_ = false;    // only some nodes' gradients are wanted
+  bool resumes_ = false;   // what is parked, all of it
   bool check_nan_ = false;
   Device device_{0, 0};  // of the graph, unless it has several
   bool several_devices_ = false;
@@ -153,6 +170,7 @@ class Task {
   std::vector<Root> roots_;
   std::vector<GradientCapture> captures_;
   std::vector<CountedEdge> accumulated_;
+  std::vector<Parked::Part*> parts_;
   std::unique_ptr<Shared> shared_;
 };
 
