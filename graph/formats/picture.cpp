@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
+#include "core/types/xml.h"
 
 namespace mytorch::graph {
 namespace {
@@ -247,10 +247,6 @@ void PictureLayout::place() {
   for (Cell& cell : cells_) cell.x += kMargin - first;
 }
 
-std::string escaped(const std::string& text) {
-  return absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}});
-}
-
 std::string PictureLayout::svg() const {
   double width = 0;
   for (const Cell& cell : cells_) width = std::max(width, cell.x + cell.width / 2);
@@ -285,9 +281,9 @@ std::string PictureLayout::svg() const {
     absl::StrAppend(&text, "<rect x=\"", cell.x - cell.width / 2, "\" y=\"", y, "\" width=\"",
                     cell.width, "\" height=\"", kBoxHeight, "\" rx=\"", box.round ? 16 : 3,
                     "\" fill=\"", box.round ? "#e8f0e4" : "#e6eef8", "\" stroke=\"#555\"/>\n");
-    absl::StrAppend(&text, "<text x=\"", cell.x, "\" y=\"", y + 14, "\">", escaped(box.title),
+    absl::StrAppend(&text, "<text x=\"", cell.x, "\" y=\"", y + 14, "\">", xml_escaped(box.title),
                     "</text>\n<text x=\"", cell.x, "\" y=\"", y + 27, "\" fill=\"#555\">",
-                    escaped(box.type), "</text>\n");
+                    xml_escaped(box.type), "</text>\n");
   }
   return text + "</svg>\n";
 }

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <string_view>
 
 #include "absl/strings/str_format.h"
 #include "core/types/errors.h"
+#include "core/types/xml.h"
 #include "nn/serialize/atomic_file.h"
 
 namespace mytorch::nn {
@@ -14,30 +14,6 @@ namespace {
 
 constexpr const char* kColors[] = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd",
                                    "#ff7f0e", "#17becf", "#8c564b", "#7f7f7f"};
-
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        // XML has no other control characters.
-        result += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
-    }
-  }
-  return result;
-}
 
 // One axis: data values, and their places in [0, 1].
 struct Axis {
@@ -166,7 +142,7 @@ class Canvas {
   void text(double x, double y, const char* anchor, const std::string& content,
             const char* more = "") {
     absl::StrAppendFormat(&svg_, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\"%s>%s</text>\n", x,
-                          y, anchor, more, escaped(content));
+                          y, anchor, more, xml_escaped(content));
   }
   void line(double x1, double y1, double x2, double y2, const char* stroke) {
     absl::StrAppendFormat(&svg_,
