@@ -202,11 +202,14 @@ void tensor_parallel(const Group& g, const Expected& expected) {
 
 void pipeline_parallel(const Group& g, const Expected& expected) {
   if (g.size() > 6) return;
-  for (const PipelineSchedule schedule : {PipelineSchedule::kGPipe, PipelineSchedule::k1F1B}) {
+  for (const auto& [schedule, chunks] :
+       {std::pair(PipelineSchedule::kGPipe, 1), std::pair(PipelineSchedule::k1F1B, 1),
+        std::pair(PipelineSchedule::kInterleaved1F1B, g.size() > 3 ? 1 : 2),
+        std::pair(PipelineSchedule::kZeroBubble, 1)}) {
     Sequential whole = model();
-    Sequential stage = pipeline_stage(whole, g.size(), g.rank());
-    Pipeline pipeline(stage, {.group = g, .micro_batches = 8, .schedule = schedule});
-    const auto optimizer = optimizer_of(stage.parameters());
+    std::vector<Sequential> stages = pipeline_stages(whole, g.size(), g.rank(), chunks);
+    Pipeline pipeline(stages, {.group = g, .micro_batches = 8, .schedule = schedule});
+    const auto optimizer = optimizer_of(pipeline.parameters());
     std::vector<double> losses;
     for (int step = 0; step < kSteps; ++step) {
       const Data data = batch(step, g, false);
