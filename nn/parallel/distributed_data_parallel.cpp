@@ -10,6 +10,7 @@
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/callback.h"
 #include "mytorch/autograd/node.h"
+#include "mytorch/ops/cat.h"
 #include "mytorch/ops/copy_.h"
 #include "mytorch/ops/empty.h"
 #include "mytorch/ops/to.h"
@@ -150,7 +151,6 @@ struct DistributedDataParallel::Reducer {
     came[number] = true;
     used[number] = true;
     order.push_back(number);
-    take_gradient(number);
     ++buckets[places[number].first].ready;
   }
 
@@ -179,23 +179,40 @@ struct DistributedDataParallel::Reducer {
          "find_unused_parameters in place of static_graph");
   }
 
-  // Moves a parameter's gradient into its bucket.
-  void take_gradient(size_t number) {
-    const auto [index, member] = places[number];
-    const Tensor& view = buckets[index].views[member];
-    const Tensor& parameter = parameters[number];
-    const Tensor grad = parameter.grad();
-    if (grad.raw_data() == view.raw_data()) return;
+  // Moves the gradients of a bucket into its memory: neighbors that are contiguous by one kernel,
+  // since models have hundreds of small parameters.
+  void take_gradients(Bucket& bucket) {
     const NoGradGuard no_grad;
-    view.copy_(grad.detach());
-    parameter.set_grad(view);
+    int64_t at = 0, first = 0;  // offsets: of the member, and of the neighbors that wait
+    std::vector<Tensor> waiting;
+    const auto take_waiting = [&] {
+      if (waiting.size() == 1) bucket.memory.narrow(0, first, at - first).copy_(waiting[0]);
+      if (waiting.size() > 1) mytorch::cat_out(bucket.memory.narrow(0, first, at - first), waiting);
+      waiting.clear();
+    };
+    for (size_t member = 0; member < bucket.members.size(); ++member) {
+      const Tensor& parameter = parameters[bucket.members[member]];
+      const Tensor& view = bucket.views[member];
+      const Tensor grad = parameter.grad();
+      const bool outside = grad.defined() && grad.raw_data() != view.raw_data();
+      const bool joins = outside && grad.is_contiguous() && grad.dtype() == view.dtype();
+      if (!joins) {
+        take_waiting();
+        if (outside) view.copy_(grad.detach());
+      } else {
+        if (waiting.empty()) first = at;
+        waiting.push_back(grad.detach().view({-1}));
+      }
+      if (outside) parameter.set_grad(view);
+      at += view.numel();
+    }
+    take_waiting();
   }
 
   // A parameter takes no part in this backward: what it has from before is reduced, or zeros.
   void leave_out(size_t number) {
     came[number] = true;
     if (parameters[number].grad().defined()) {
-      take_gradient(number);
       used[number] = true;
     } else {
       const NoGradGuard no_grad;
@@ -221,6 +238,7 @@ struct DistributedDataParallel::Reducer {
     return result;
   }
   void reduce(Bucket& bucket) {
+    take_gradients(bucket);
     const bool all = !joining || !join_options.average_over_active || active == group.size();
     const double scale = 1.0 / (all ? group.size() : active);
     if (options.hook) {
