@@ -1,11 +1,13 @@
 // Forward and backward of a stack of equal blocks, of which each rank has some.
 #include "mytorch/nn/parallel/pipeline.h"
 
-#include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "bench/distributed/bench.h"
+#include "mytorch/nn/parallel/pipeline_timeline.h"
 
 namespace bench {
 namespace {
@@ -25,21 +27,11 @@ struct FeedForward final : nn::Layer<FeedForward> {
   Tensor forward(const Tensor& x) override { return x + down(gelu(up(norm(x)))); }
 };
 
-// The share of the time between the first and the last event of any rank in which this rank did
-// nothing. Host times: on a GPU they are those of queueing, so that only the CPU's mean something.
-double idle_share(const Group& world, const nn::Pipeline& pipeline) {
-  double end = 0, busy = 0;
-  for (const nn::Pipeline::Event& event : pipeline.events()) {
-    busy += event.end - event.begin;
-    end = std::max(end, event.end);
-  }
-  return 1 - busy / largest(world, end);
-}
-
-double mean_of_ranks(const Group& world, double value) {
-  const Tensor x = mytorch::full({1}, value, mytorch::kFloat64).to(world.device());
-  world.all_reduce(x, {mytorch::distributed::ReduceOp::kAverage});
-  return x.item<double>();
+// The mean share of the step in which ranks did nothing. Host times: on a GPU they are those of
+// queueing, so that only the CPU's mean something.
+double idle_share(const nn::Pipeline& pipeline) {
+  const std::vector<double> idle = nn::pipeline_timeline(pipeline).idle();
+  return std::accumulate(idle.begin(), idle.end(), 0.0) / static_cast<double>(idle.size());
 }
 
 }  // namespace
@@ -67,7 +59,7 @@ void pipeline(const Group& world, const Settings& settings, int64_t micro_batche
   };
   const Timing timing =
       measure(world, settings, record, step, static_cast<double>(micro_batches * rows), "rows");
-  const double events = mean_of_ranks(world, idle_share(world, pipeline));
+  const double events = idle_share(pipeline);
   // The work of a rank without waiting: its stage on all micro-batches, one after the other.
   const Tensor part = x.narrow(0, 0, rows).detach().clone();
   part.requires_grad_();

@@ -47,29 +47,6 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Shape and type of what goes from one stage to the next one. The first message says them.
-struct Form {
-  std::vector<int64_t> sizes;
-  ScalarType dtype = kFloat32;
-
-  static Tensor empty_message(Device device) {
-    return mytorch::empty({kMostDims + 2}, kInt64, device);
-  }
-  Tensor message(Device device) const {
-    const Tensor form = mytorch::zeros({kMostDims + 2}, kInt64);
-    int64_t* values = form.data<int64_t>();
-    values[0] = static_cast<int64_t>(dtype);
-    values[1] = static_cast<int64_t>(sizes.size());
-    std::copy(sizes.begin(), sizes.end(), values + 2);
-    return form.to(device);
-  }
-  static Form from(const Tensor& message) {
-    const std::vector<int64_t> values = message.to_vector<int64_t>();
-    return {{values.begin() + 2, values.begin() + 2 + values[1]},
-            static_cast<ScalarType>(values[0])};
-  }
-};
-
 }  // namespace
 
 struct Pipeline::Programs {
@@ -78,6 +55,28 @@ struct Pipeline::Programs {
 
 // One pass of a batch through the stages.
 struct Pipeline::Run {
+  // Shape and type of what goes from one stage to the next one. The first message says them.
+  struct Form {
+    std::vector<int64_t> sizes;
+    ScalarType dtype = kFloat32;
+
+    static Tensor empty_message(Device device) {
+      return mytorch::empty({kMostDims + 2}, kInt64, device);
+    }
+    Tensor message(Device device) const {
+      const Tensor form = mytorch::zeros({kMostDims + 2}, kInt64);
+      int64_t* values = form.data<int64_t>();
+      values[0] = static_cast<int64_t>(dtype);
+      values[1] = static_cast<int64_t>(sizes.size());
+      std::copy(sizes.begin(), sizes.end(), values + 2);
+      return form.to(device);
+    }
+    static Form from(const Tensor& message) {
+      const std::vector<int64_t> values = message.to_vector<int64_t>();
+      return {{values.begin() + 2, values.begin() + 2 + values[1]},
+              static_cast<ScalarType>(values[0])};
+    }
+  };
   // A tensor from another stage, and the message that brings it.
   struct Incoming {
     Tensor tensor;
