@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "core/types/errors.h"
 #include "mytorch/grad_mode.h"
+#include "mytorch/nn/safetensors_files.h"
 #include "mytorch/ops/t.h"
 #include "nn/models/weight_files.h"
 #include "nn/serialize/atomic_file.h"
@@ -67,7 +68,8 @@ NamedList<Tensor> saved_tensors(const Module& module) {
 }  // namespace
 
 LoadReport PretrainedModel::load_pretrained(const std::string& path, bool strict) {
-  const WeightFiles files(path);
+  const SafetensorsFiles files(path, "load_pretrained");
+  for (const std::string& name : files.names()) files.entry(name);  // they are all there
   const WeightLayout layout = weight_layout();
   const NamedList<Tensor> parameters = saved_tensors(*this);
   // All names of each parameter: those of tied ones are several.
@@ -89,10 +91,9 @@ LoadReport PretrainedModel::load_pretrained(const std::string& path, bool strict
     const SafetensorsFile::Entry* entry = nullptr;
     for (const std::string& own : names[tensor.raw_data()]) {
       for (const std::string& spelling : spellings(own, layout.prefix)) {
-        const SafetensorsFile::Entry* found = files.find(spelling);
-        if (found == nullptr) continue;
+        if (!files.contains(spelling)) continue;
         used.insert(spelling);
-        if (entry == nullptr) entry = found;
+        if (entry == nullptr) entry = &files.entry(spelling);
       }
     }
     if (entry == nullptr) {

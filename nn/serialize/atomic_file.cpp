@@ -14,15 +14,18 @@
 #include "core/types/errors.h"
 
 namespace mytorch::nn {
-namespace {
-
 std::string directory_of(const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-}  // namespace
+void sync_directory(const std::string& path) {
+  const int directory = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory < 0) return;
+  ::fsync(directory);
+  ::close(directory);
+}
 
 AtomicFile::AtomicFile(const char* what, const std::string& path) : what_(what), path_(path) {
   resolve_target();
@@ -92,13 +95,7 @@ void AtomicFile::commit() {
   if (::close(std::exchange(fd_, -1)) != 0) fail_errno("cannot be closed");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_errno("cannot be put in its place");
   temporary_.clear();
-  // Makes the rename durable. Not every file system supports this, and the file is valid without
-  // it.
-  const int directory = ::open(directory_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory >= 0) {
-    ::fsync(directory);
-    ::close(directory);
-  }
+  sync_directory(directory_of(path_));  // the file is valid without it
 }
 
 }  // namespace mytorch::nn

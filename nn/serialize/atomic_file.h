@@ -32,4 +32,10 @@ class AtomicFile {
   int fd_ = -1;
 };
 
+// Makes the names in a directory durable. Not every file system supports this, and then they are
+// when it sees fit.
+void sync_directory(const std::string& path);
+// Returns the directory that a path is in.
+std::string directory_of(const std::string& path);
+
 }  // namespace mytorch::nn

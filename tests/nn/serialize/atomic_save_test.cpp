@@ -1,7 +1,5 @@
 // Saving leaves either the new file or the old one, and nothing else.
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -11,37 +9,19 @@
 
 #include "mytorch/nn/serialize.h"
 #include "tests/nn/data/expect_error.h"
+#include "tests/nn/data/file_size_limit.h"
 #include "tests/nn/data/temp_directory.h"
 
 namespace mytorch::nn {
 namespace {
 
 using mytorch::testing::expect_error;
+using mytorch::testing::FileSizeLimit;
 using mytorch::testing::read_file;
 using mytorch::testing::TempDirectory;
 using mytorch::testing::write_file;
 
 namespace fs = std::filesystem;
-
-// Limits the size of files to `bytes` for its lifetime, which simulates a full disk at a known
-// position.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    handler_ = signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &saved_);
-    const rlimit limit{bytes, saved_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &saved_);
-    signal(SIGXFSZ, handler_);
-  }
-
- private:
-  rlimit saved_{};
-  void (*handler_)(int) = SIG_DFL;
-};
 
 class AtomicSaveTest : public ::testing::Test {
  protected:

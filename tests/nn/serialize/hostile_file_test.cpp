@@ -53,10 +53,15 @@ class HostileFileTest : public ::testing::Test {
 
 TEST_F(HostileFileTest, RefusesMissingFilesDirectoriesAndPipes) {
   expect_error(ErrorCode::kIo, {path(), "No such file"}, [&] { load_safetensors(path()); });
-  expect_error(ErrorCode::kIo, {directory_.path(), "regular file"},
+  expect_error(ErrorCode::kIo, {directory_.path(), "has neither model.safetensors nor"},
                [&] { load_safetensors(directory_.path()); });
+  expect_error(ErrorCode::kIo, {directory_.path(), "regular file"},
+               [&] { SafetensorsFile file(directory_.path()); });
   ASSERT_EQ(mkfifo(path().c_str(), 0600), 0);
   expect_error(ErrorCode::kIo, {path(), "regular file"}, [&] { load_safetensors(path()); });
+  const std::string index = directory_.file("index.json");
+  ASSERT_EQ(mkfifo(index.c_str(), 0600), 0);
+  expect_error(ErrorCode::kIo, {index, "regular file"}, [&] { load_safetensors(index); });
 }
 
 TEST_F(HostileFileTest, RefusesHeaderLengthsThatDoNotFit) {
