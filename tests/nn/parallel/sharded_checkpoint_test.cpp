@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
+#include <iterator>
 #include <mutex>
 
 #include "mytorch/mytorch.h"
@@ -27,8 +27,7 @@ class ShardedCheckpoint : public ::testing::Test {
     files::remove_all(folder_);
   }
   void TearDown() override {
-    files::remove_all(folder_);
-    files::remove_all(folder_ + ".new");
+    for (const char* end : {"", ".new", ".ready", ".old"}) files::remove_all(folder_ + end);
   }
   std::string folder_;
 };
@@ -75,7 +74,7 @@ TEST_F(ShardedCheckpoint, ResumesOnAnyNumberOfRanks) {
     const std::lock_guard<std::mutex> lock(mutex);
     expected = losses;
   });
-  EXPECT_TRUE(files::exists(folder_ + "/part-00003-of-00004.safetensors"));
+  EXPECT_TRUE(files::exists(folder_ + "/model-00004-of-00004.safetensors"));
   for (const int ranks : {1, 2, 3, 4}) {
     distributed::run_local(ranks, [&](const distributed::Group& g) {
       BatchNormNet net;
@@ -139,6 +138,29 @@ TEST_F(ShardedCheckpoint, ChangesHowTensorsAreSplit) {
                      "written " + std::to_string(written) + ", read " + std::to_string(read));
       });
     }
+  }
+}
+
+TEST_F(ShardedCheckpoint, KeepsEveryType) {
+  const Tensor values = mytorch::arange(12).reshape({4, 3}) - 5;
+  for (const ScalarType type : {kBool, kUInt8, kInt8, kInt16, kInt32, kInt64, kFloat16, kBFloat16,
+                                kFloat32, kFloat64, kComplex64, kComplex128}) {
+    const Tensor whole = values.to(type);
+    distributed::run_local(3, [&](const distributed::Group& g) {
+      const int64_t begin = g.rank() + (g.rank() == 2 ? 1 : 0);  // rank 1 has two of the rows
+      const int64_t end = begin + (g.rank() == 1 ? 2 : 1);
+      // Columns that are not next to each other, as rows.
+      const Tensor rows = whole.t().contiguous().t().narrow(0, begin, end - begin);
+      const Tensor number = mytorch::full({}, 1, type);
+      save_parts(folder_, {{"x", {4, 3}, 0, begin, end, rows},
+                           {"n", {}, TensorPart::kWhole, 0, 0, number},
+                           {"none", {0, 3}, TensorPart::kWhole, 0, 0, whole.narrow(0, 0, 0)}});
+    });
+    const TensorMap found = load_safetensors(folder_ + "/state.safetensors.index.json");
+    EXPECT_EQ(found.at("x").dtype(), type);
+    EXPECT_TRUE(mytorch::equal(found.at("x"), whole)) << dtype_name(type);
+    EXPECT_TRUE(mytorch::equal(found.at("n"), mytorch::full({}, 1, type)));
+    EXPECT_EQ(found.at("none").sizes().vec(), (std::vector<int64_t>{0, 3}));
   }
 }
 
@@ -268,12 +290,6 @@ TEST_F(ShardedCheckpoint, AFailureKeepsTheEarlierOne) {
   const Tensor found = mytorch::zeros({4});
   load_parts(folder_, {{"x", {4}, TensorPart::kWhole, 0, 0, found}});
   EXPECT_EQ(found.to_vector<float>(), x.to_vector<float>());
-  // A replacement that was cut off between two renames.
-  files::rename(folder_, folder_ + ".old");
-  found.zero_();
-  load_parts(folder_, {{"x", {4}, TensorPart::kWhole, 0, 0, found}});
-  EXPECT_EQ(found.to_vector<float>(), x.to_vector<float>());
-  files::rename(folder_ + ".old", folder_);
   // What is missing or different is named, and nothing is changed.
   ranks::expect_error(
       [&] {
@@ -285,13 +301,13 @@ TEST_F(ShardedCheckpoint, AFailureKeepsTheEarlierOne) {
         load_parts(folder_, {{"x", {2, 2}, TensorPart::kWhole, 0, 0, found}});
       },
       "has shape");
-  files::remove(folder_ + "/part-00001-of-00002.safetensors");
+  files::remove(folder_ + "/state-00001-of-00001.safetensors");
   found.zero_();
   ranks::expect_error(
       [&] {
         load_parts(folder_, {{"x", {4}, TensorPart::kWhole, 0, 0, found}});
       },
-      "2 of the 4 elements");
+      "state-00001-of-00001.safetensors: cannot be opened");
   EXPECT_EQ(found.sum().item<double>(), 0);
   ranks::expect_error([&] { load_parts(folder_ + "_none", {}); }, "is no checkpoint");
 }
@@ -300,8 +316,31 @@ TEST_F(ShardedCheckpoint, WhatAllRanksHaveIsWrittenOnce) {
   distributed::run_local(3, [&](const distributed::Group&) {
     save_parts(folder_, {{"x", {1000}, TensorPart::kWhole, 0, 0, mytorch::ones({1000})}});
   });
-  EXPECT_GT(files::file_size(folder_ + "/part-00000-of-00003.safetensors"), 4000);
-  EXPECT_LT(files::file_size(folder_ + "/part-00002-of-00003.safetensors"), 400);
+  EXPECT_EQ(load_safetensors(folder_ + "/state-00001-of-00001.safetensors").size(), 1u);
+  EXPECT_EQ(std::distance(files::directory_iterator(folder_), {}), 2);  // it and its index
+}
+
+TEST_F(ShardedCheckpoint, RefusesPartsThatLackElements) {
+  std::vector<std::string> messages(2);
+  distributed::run_local(2, [&](const distributed::Group& g) {
+    // The ranks have the first and the third of four rows.
+    const Tensor row = mytorch::ones({1, 3});
+    try {
+      save_parts(folder_, {{"x", {4, 3}, 0, 2 * g.rank(), 2 * g.rank() + 1, row}});
+    } catch (const Error& error) {
+      messages[static_cast<size_t>(g.rank())] = error.what();
+    }
+    const ScalarType type = g.rank() == 0 ? kFloat32 : kFloat64;
+    ranks::expect_error(
+        [&] {
+          save_parts(folder_, {{"x", {2}, 0, g.rank(), g.rank() + 1, mytorch::ones({1}, type)}});
+        },
+        "'x' has another type on rank 1, float64, than on rank 0");
+  });
+  for (const std::string& message : messages) {
+    EXPECT_NE(message.find("parts of 'x' have 6 of its 12 elements"), std::string::npos) << message;
+  }
+  EXPECT_FALSE(files::exists(folder_));
 }
 
 }  // namespace
