@@ -7,14 +7,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <random>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "core/runtime/device_registry.h"
@@ -29,6 +35,8 @@ struct LaunchOptions {
   int ranks = 0;
   enum class Mpi { kWithoutGpu, kYes, kNo } mpi = Mpi::kWithoutGpu;
   double patience = 10;
+  int restarts = 0;
+  int min_ranks = 0;  // 0: as many as there were
   std::vector<std::string> command;
 };
 
@@ -62,32 +70,65 @@ std::string free_port() {
   ::_exit(127);
 }
 
+std::vector<std::string> mpi_command(const LaunchOptions& options, int ranks) {
+  std::vector<std::string> command = {kMpirun, "-n", std::to_string(ranks)};
+  command.insert(command.end(), options.command.begin(), options.command.end());
+  return command;
+}
+
 struct Child {
   pid_t pid;
-  int rank;
+  std::string name;
   bool runs = true;
 };
 
+// Whether the processes that a process has started have all ended.
+bool children_ended(pid_t parent) {
+  bool ended = true;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    if (std::isdigit(static_cast<unsigned char>(entry.path().filename().string()[0])) == 0)
+      continue;
+    // The fields after the name of the program, which may have spaces: state and parent.
+    std::ifstream in(entry.path() / "stat");
+    std::string text;
+    std::getline(in, text);
+    char state = 0;
+    int of = 0;
+    const size_t name = text.rfind(')');
+    if (name == std::string::npos ||
+        std::sscanf(text.c_str() + name, ") %c %d", &state, &of) != 2) {
+      continue;
+    }
+    if (of == parent && state != 'Z') ended = false;
+  }
+  return ended;
+}
+
+// Starts the ranks once, or an mpirun that does, and waits for their ends.
 class Launch {
  public:
-  explicit Launch(const LaunchOptions& options) : options_(options) {
+  Launch(const LaunchOptions& options, int ranks, bool mpi)
+      : options_(options), ranks_(ranks), mpi_(mpi) {
     sigemptyset(&signals_);
     for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
       sigaddset(&signals_, signal);
     }
   }
 
+  // Returns 0, or the status of the first process that failed.
   int run() {
     sigset_t before;
     ::sigprocmask(SIG_BLOCK, &signals_, &before);
     const std::string port = free_port();
     const std::string key =
         std::to_string(std::random_device()()) + std::to_string(std::random_device()());
-    for (int rank = 0; rank < options_.ranks; ++rank) {
+    for (int rank = 0; rank < (mpi_ ? 1 : ranks_); ++rank) {
+      const std::string name = mpi_ ? kMpirun : "rank " + std::to_string(rank);
       const pid_t launcher = ::getpid();
       const pid_t pid = ::fork();
       if (pid < 0) {
-        std::cerr << "mytorch launch: cannot start rank " << rank << ": " << std::strerror(errno)
+        std::cerr << "mytorch launch: cannot start " << name << ": " << std::strerror(errno)
                   << "\n";
         status_ = 1;
         stop();
@@ -96,23 +137,28 @@ class Launch {
       if (pid == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGTERM);
         if (::getppid() != launcher) ::_exit(1);  // it died before
-        const auto set = [](const char* name, const std::string& value) {
-          ::setenv(name, value.c_str(), 1);
+        ::sigprocmask(SIG_SETMASK, &before, nullptr);
+        if (mpi_) execute(mpi_command(options_, ranks_));
+        const auto set = [](const char* variable, const std::string& value) {
+          ::setenv(variable, value.c_str(), 1);
         };
         set("RANK", std::to_string(rank));
         set("LOCAL_RANK", std::to_string(rank));
-        set("WORLD_SIZE", std::to_string(options_.ranks));
+        set("WORLD_SIZE", std::to_string(ranks_));
         set("MASTER_ADDR", "127.0.0.1");
         set("MASTER_PORT", port);
         set("MYTORCH_STORE_KEY", key);
-        ::sigprocmask(SIG_SETMASK, &before, nullptr);
         execute(options_.command);
       }
-      children_.push_back({pid, rank});
+      children_.push_back({pid, name});
     }
     while (collect() > 0) wait_for_signal();
+    ::sigprocmask(SIG_SETMASK, &before, nullptr);
     return status_;
   }
+
+  // Whether the launcher was told to end.
+  bool interrupted() const { return interrupted_; }
 
  private:
   // Returns how many ranks still run.
@@ -133,7 +179,7 @@ class Launch {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
     // Those that end because they were told to say nothing new.
     if (WIFSIGNALED(status) && told_ == WTERMSIG(status)) return;
-    std::cerr << "mytorch launch: rank " << child.rank << " (process " << child.pid << ", "
+    std::cerr << "mytorch launch: " << child.name << " (process " << child.pid << ", "
               << options_.command[0] << ") ";
     if (WIFSIGNALED(status)) {
       std::cerr << "was killed by signal " << WTERMSIG(status) << " ("
@@ -141,7 +187,7 @@ class Launch {
     } else {
       std::cerr << "exited with status " << WEXITSTATUS(status);
     }
-    std::cerr << (told_ == 0 ? ": stopping the others\n" : "\n");
+    std::cerr << (told_ == 0 && !mpi_ ? ": stopping the others\n" : "\n");
     if (status_ == 0) status_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     stop();
   }
@@ -162,9 +208,10 @@ class Launch {
   void wait_for_signal() {
     const timespec tick{0, 100000000};
     const int signal = ::sigtimedwait(&signals_, nullptr, &tick);
-    if (signal < 0 && errno == EAGAIN && told_ == SIGTERM) {
-      left_ -= 0.1;
-      if (left_ <= 0) {
+    if (signal < 0 && errno == EAGAIN) {
+      if (told_ == 0 && mpi_) watch_mpi();
+      if (told_ == SIGTERM) left_ -= 0.1;
+      if (told_ == SIGTERM && left_ <= 0) {
         told_ = SIGKILL;
         tell(SIGKILL);
       }
@@ -172,17 +219,35 @@ class Launch {
     if (signal <= 0 || signal == SIGCHLD) return;
     tell(signal);
     if (signal == SIGTERM || signal == SIGINT) {
+      interrupted_ = true;
       if (told_ == 0) status_ = 128 + signal;
       told_ = signal;
     }
   }
 
+  // Open MPI's launcher at times does not end after ranks that it aborts.
+  void watch_mpi() {
+    if (!children_ended(children_[0].pid)) {
+      has_ranks_ = true;
+      left_ = options_.patience;
+    } else if (has_ranks_ && (left_ -= 0.1) <= 0) {
+      std::cerr << "mytorch launch: all ranks have ended, and " << kMpirun << " has not\n";
+      status_ = 128 + SIGKILL;
+      told_ = SIGKILL;
+      tell(SIGKILL);
+    }
+  }
+
   const LaunchOptions& options_;
+  const int ranks_;
+  const bool mpi_;
   sigset_t signals_;
   std::vector<Child> children_;
   int status_ = 0;
   int told_ = 0;  // the signal by which the ranks were told to end
   double left_ = 0;
+  bool interrupted_ = false;
+  bool has_ranks_ = false;  // whether mpirun has started some
 };
 
 // Whether there are devices besides the CPU. A process of its own asks, because backends start
@@ -226,12 +291,26 @@ int run_launch(const LaunchOptions& options) {
               << " connects the ranks (--no-mpi starts them without it)\n";
     mpi = true;
   }
-  if (!mpi) return Launch(options).run();
   // More ranks than processors are fine: what they wait with gives way.
-  ::setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
-  std::vector<std::string> command = {kMpirun, "-n", std::to_string(options.ranks)};
-  command.insert(command.end(), options.command.begin(), options.command.end());
-  execute(command);
+  if (mpi) ::setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
+  if (mpi && options.restarts == 0) execute(mpi_command(options, options.ranks));
+  const int least = options.min_ranks == 0 ? options.ranks : options.min_ranks;
+  if (least > options.ranks) {
+    std::cerr << "mytorch launch: --min-ranks is " << least << ", more than --ranks, "
+              << options.ranks << "\n";
+    return 1;
+  }
+  int ranks = options.ranks;
+  for (int restart = 0;; ++restart) {
+    ::setenv("MYTORCH_RESTARTS", std::to_string(restart).c_str(), 1);
+    Launch launch(options, ranks, mpi);
+    const int status = launch.run();
+    if (status == 0 || launch.interrupted() || restart == options.restarts) return status;
+    // What the failed rank used, such as a device, may be out of order.
+    ranks = std::max(least, ranks - 1);
+    std::cerr << "mytorch launch: restart " << restart + 1 << " of " << options.restarts
+              << ", with " << ranks << " rank" << (ranks == 1 ? "" : "s") << "\n";
+  }
 }
 
 }  // namespace
@@ -252,6 +331,14 @@ Run add_launch(CLI::App& app) {
                  "Seconds that the others have to end after one has failed")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  app.add_option("--restarts", options->restarts,
+                 "How many times all ranks are started again after one has failed")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--min-ranks", options->min_ranks,
+                 "Start one rank less after each failure, but at least so many; otherwise as many "
+                 "as before")
+      ->check(CLI::Range(1, 65536));
   app.add_option("command", options->command, "The program and its arguments")->required();
   app.prefix_command(false);
   app.positionals_at_end();

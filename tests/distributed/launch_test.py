@@ -64,6 +64,49 @@ found = run("--ranks", "2", "/no/such/program")
 check(found.returncode == 127 and "/no/such/program" in found.stderr, "no program")
 check(time.monotonic() - begun < 20, "time")
 
+# A failure starts all ranks again, with fewer of them if that is allowed, until one run succeeds.
+with tempfile.TemporaryDirectory() as folder:
+    runs = Path(folder, "runs")
+    # All ranks have said so before one fails.
+    script = (
+        f'echo "$MYTORCH_RESTARTS $RANK/$WORLD_SIZE" >> {runs}; '
+        f'while test "$(grep -c "^$MYTORCH_RESTARTS " {runs})" -lt "$WORLD_SIZE"; do sleep 0.01; done; '
+        'exec sh -c "$0"'
+    )
+
+    def restarted(*arguments, rank):
+        """Runs ranks of which the last one fails in all runs that have more than 2 of them."""
+        global found
+        runs.write_text("")
+        found = run(*arguments, "sh", "-c", script, rank)
+        return sorted(line.split() for line in runs.read_text().splitlines())
+
+    def ranks_of(restart, ranks):
+        return [[str(restart), f"{rank}/{ranks}"] for rank in range(ranks)]
+
+    fails = 'test "$WORLD_SIZE" = 2 && exit 0; test "$RANK" = 1 && kill -9 $$; exec sleep 50'
+    lines = restarted("--ranks", "4", "--restarts", "3", "--min-ranks", "1", rank=fails)
+    check(found.returncode == 0 and found.stderr.count("rank 1 ") == 2, "two failures")
+    check("restart 1 of 3, with 3 ranks\n" in found.stderr and "restart 2 of 3, with 2 ranks" in found.stderr, "text")
+    check(lines == ranks_of(0, 4) + ranks_of(1, 3) + ranks_of(2, 2), "runs")
+    lines = restarted("--ranks", "3", "--restarts", "1", rank=fails)
+    check(found.returncode == 137 and lines == ranks_of(0, 3) + ranks_of(1, 3), "as many ranks")
+    lines = restarted("--ranks", "3", "--restarts", "2", "--min-ranks", "3", rank=fails)
+    check(found.returncode == 137 and lines == ranks_of(0, 3) + ranks_of(1, 3) + ranks_of(2, 3), "the least")
+    lines = restarted("--ranks", "2", "--restarts", "2", rank="exit 0")
+    check(found.returncode == 0 and lines == ranks_of(0, 2) and found.stderr == "", "no failure")
+found = run("--ranks", "2", "--restarts", "1", "--min-ranks", "3", "true")
+check(found.returncode == 1 and "--min-ranks is 3, more than --ranks, 2" in found.stderr, "more than all")
+# What is told to end is not started again.
+launched = processes.start(
+    [mytorch, "launch", "--no-mpi", "--ranks", "1", "--restarts", "5", "sh", "-c", "echo up; exec sleep 50"],
+    stdout=subprocess.PIPE,
+    text=True,
+)
+assert launched.stdout.readline() == "up\n"
+launched.send_signal(signal.SIGTERM)
+assert launched.wait(20) == 143 and launched.stdout.read() == ""
+
 # Signals are passed on.
 launched = processes.start(
     [
