@@ -8,6 +8,7 @@
 #include "conformance/elements.h"
 #include "graph/capture/capture.h"
 #include "graph/formats/saved.h"
+#include "graph/run/closeness.h"
 #include "graph/run/same_bits.h"
 #include "mytorch/autograd.h"
 #include "mytorch/compile.h"
@@ -165,26 +166,10 @@ std::string check_saved(const Case& c, const Arguments& arguments, bool gradient
 // of a type to which values on the way may be rounded.
 std::string far_apart(const std::vector<Tensor>& found, const std::vector<Tensor>& expected,
                       double coarsest = 0) {
-  constexpr double kRoundings = 64;
   if (found.size() != expected.size()) return "another number of tensors";
   for (size_t i = 0; i < found.size(); ++i) {
-    const Tensor &a = found[i], &b = expected[i];
-    const std::string where = "tensor " + std::to_string(i) + " ";
-    if (a.dtype() != b.dtype() || !(a.sizes() == b.sizes())) return where + "has another type";
-    const std::vector<Element> x = elements_of(a), y = elements_of(b);
-    double largest = 1;
-    for (const Element& each : y) {
-      if (std::isfinite(each.size())) largest = std::max(largest, each.size());
-    }
-    const bool rounds = is_floating_point(b.dtype());
-    const double eps = std::max(coarsest, epsilon(b.dtype()));
-    const double allowed = rounds ? kRoundings * eps * largest : 0;
-    for (size_t k = 0; k < x.size(); ++k) {
-      const double p = x[k].as_double(), q = y[k].as_double();
-      if (p == q || (std::isnan(p) && std::isnan(q)) || std::abs(p - q) <= allowed) continue;
-      return where + "has " + std::to_string(p) + " instead of " + std::to_string(q) +
-             " as element " + std::to_string(k);
-    }
+    const std::string what = graph::far_apart(found[i], expected[i], coarsest);
+    if (!what.empty()) return "tensor " + std::to_string(i) + " " + what;
   }
   return "";
 }

@@ -104,9 +104,7 @@ struct Cache::Impl {
       const char* differs = each->guards.mismatch(arguments, constants, each->forward());
       if (differs == nullptr) {
         if (each != recordings.begin()) recordings.splice(recordings.begin(), recordings, each);
-        CachedRecording& found = recordings.front();
-        if (allowed == CompileSwitch::kOn) return replay(found, arguments);
-        return replay_beside(found, arguments, function);
+        return replay(recordings.front(), arguments, function);
       }
       if (each == recordings.begin()) reason = differs;
     }
@@ -118,9 +116,7 @@ struct Cache::Impl {
       if (made && !has_changed(made->joint != nullptr ? made->joint->forward() : made->recorded)) {
         ++stats.instantiated;
         keep({std::move(made->guards), std::move(made->recorded), std::move(made->joint), {}, {}});
-        CachedRecording& found = recordings.front();
-        if (allowed == CompileSwitch::kOn) return replay(found, arguments);
-        return replay_beside(found, arguments, function);
+        return replay(recordings.front(), arguments, function);
       }
     }
     if (rests()) {
@@ -154,32 +150,38 @@ struct Cache::Impl {
     return false;
   }
 
-  std::vector<Tensor> replay(CachedRecording& recording, const std::vector<Tensor>& arguments) {
+  // Runs the plan; the values that a backward outside needs are behind the results.
+  std::vector<Tensor> run_plan(CachedRecording& recording, const std::vector<Tensor>& arguments) {
+    return recording.plan != nullptr ? recording.plan->run(arguments)
+                                     : make_plan(recording, arguments);
+  }
+
+  std::vector<Tensor> replay(CachedRecording& recording, const std::vector<Tensor>& arguments,
+                             const Function& function) {
     ++stats.replayed;
     unused = rested = 0;
     rest = kFirstRest;
-    std::vector<Tensor> results;
-    if (recording.plan != nullptr) {
-      results = recording.plan->run(arguments);
-    } else {
-      results = make_plan(recording, arguments);
-    }
-    if (recording.joint != nullptr) {
-      Joint::attach(recording.joint, arguments, &results);
-    }
-    if (allowed == CompileSwitch::kOn) {  // otherwise the function runs, too
-      for (const std::shared_ptr<RecordedState>& state : recording.forward().states) {
-        state->replayed();
-      }
+    if (allowed == CompileSwitch::kCheck) return replay_beside(recording, arguments, function);
+    std::vector<Tensor> results = run_plan(recording, arguments);
+    if (recording.joint != nullptr) Joint::attach(recording.joint, arguments, &results);
+    for (const std::shared_ptr<RecordedState>& state : recording.forward().states) {
+      state->replayed();
     }
     return results;
   }
 
+  // The function makes what the replay would make of the library's state.
   std::vector<Tensor> replay_beside(CachedRecording& recording,
                                     const std::vector<Tensor>& arguments,
                                     const Function& function) {
-    std::vector<Tensor> results = run_beside(
-        recording.forward(), arguments, [&] { return replay(recording, arguments); }, function);
+    std::vector<Tensor> saved;
+    std::vector<Tensor> results =
+        run_beside({recording.forward(), arguments, options.mode,
+                    [&] { return run_plan(recording, arguments); }, function},
+                   recording.joint != nullptr ? &saved : nullptr);
+    if (recording.joint != nullptr) {
+      Joint::attach_beside(recording.joint, arguments, saved, &results);
+    }
     recording.guards.note_replaced(recording.forward());
     return results;
   }
@@ -189,7 +191,8 @@ struct Cache::Impl {
     stats.rewritten.clear();
     recording.planned = optimized(recording.forward(), passes, &stats.rewritten, &stats.seconds);
     const auto begin = Clock::now();
-    recording.plan = std::make_unique<ReplayPlan>(recording.planned, mode, arguments, &results);
+    recording.plan =
+        std::make_unique<ReplayPlan>(recording.planned, options.mode, arguments, &results);
     stats.seconds["plan"] = seconds_since(begin);
     stats.kernel_calls = stats.fused = stats.kept = stats.kept_bytes = stats.regions = 0;
     stats.planned_bytes = stats.intermediate_bytes = stats.recorded_peak_bytes = 0;
@@ -350,9 +353,7 @@ struct Cache::Impl {
   const CompileOptions options;
   DynamicShapes dynamic{options.dynamic_dims, options.cache_size};
   const CompileSwitch allowed = compile_switch();
-  // Only an exact replay can be compared with the function bit for bit.
-  const CompileMode mode = allowed == CompileSwitch::kCheck ? CompileMode::kExact : options.mode;
-  const PassOptions passes{mode, options.memory_budget};
+  const PassOptions passes{options.mode, options.memory_budget};
   std::list<CachedRecording> recordings;  // the last used first
   // The arguments of the last recorded call if it has kept what it computed.
   std::optional<std::vector<TensorGuard>> kept;

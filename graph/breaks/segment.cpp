@@ -162,8 +162,8 @@ void Segment::run(const Deferral& waiting, const How& how) {
   };
   std::vector<Tensor> results;
   if (how.check) {
-    results = run_beside(recorded_, arguments, planned,
-                         [&] { return run_checked(recorded_, arguments); });
+    results = run_beside({recorded_, arguments, how.passes.mode, planned,
+                          [&] { return run_checked(recorded_, arguments); }});
   } else {
     results = planned();
   }

@@ -8,6 +8,7 @@
 #include "core/runtime/cpu_block.h"
 #include "core/types/call_site.h"
 #include "core/types/errors.h"
+#include "graph/capture/guards.h"
 #include "graph/ir/uses.h"
 #include "mytorch/autograd/callback.h"
 #include "mytorch/grad_mode.h"
@@ -224,11 +225,29 @@ class CellState final : public RecordedState {
     }
   }
 
+  // Returns what has become of the cell if the function itself has run in place of a replay, and
+  // has left another number there than the replay would; null if it has not.
+  const char* differs() const {
+    const int8_t now = touched_.cell->value;
+    if (now == StateCell::kGone) return nullptr;
+    const int8_t left = touched_.set != touched_.kNone ? touched_.set : touched_.expected;
+    return left == touched_.kNone || left == now ? nullptr : touched_.cell->changed;
+  }
+
  private:
   OperatorCapture::State::TouchedCell touched_;
 };
 
 }  // namespace
+
+const char* cell_that_differs(const Recorded& recorded) {
+  for (const std::shared_ptr<RecordedState>& state : recorded.states) {
+    const auto* const cell = dynamic_cast<const CellState*>(state.get());
+    if (cell == nullptr) continue;
+    if (const char* what = cell->differs(); what != nullptr) return what;
+  }
+  return nullptr;
+}
 
 OperatorCapture::State::TouchedCell& OperatorCapture::State::touched(
     const std::shared_ptr<StateCell>& cell) {

@@ -66,6 +66,11 @@ struct Guards {
 // hold for this state, or null.
 const char* has_changed(const Recorded& recorded);
 
+// Returns what the function itself, which has just run in place of a replay, has done to a number
+// of the library's state, such as the mode of a module, and the replay would not have; null if
+// nothing.
+const char* cell_that_differs(const Recorded& recorded);
+
 // Returns what is known of a call before the function runs.
 Guards guards_of_call(const std::vector<Tensor>& arguments, const std::vector<uint64_t>& constants);
 

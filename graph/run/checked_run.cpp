@@ -1,5 +1,6 @@
 #include "graph/run/checked_run.h"
 
+#include <functional>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -15,10 +16,12 @@ namespace {
 
 class CheckedRun {
  public:
-  CheckedRun(const Recorded& recorded, const std::vector<Tensor>& arguments)
+  CheckedRun(const Recorded& recorded, const std::vector<Tensor>& arguments,
+             const std::function<void(const Tensor&)>& computed)
       : recorded_(recorded),
         graph_(recorded.graph),
         arguments_(arguments),
+        computed_(computed),
         env_(graph_.values.size()),
         memories_(graph_.buffers.size()) {}
 
@@ -53,6 +56,7 @@ class CheckedRun {
   const Recorded& recorded_;
   const Graph& graph_;
   const std::vector<Tensor>& arguments_;
+  const std::function<void(const Tensor&)>& computed_;
   std::vector<Tensor> env_;  // by value
   std::vector<CheckedMemory> memories_;
   absl::flat_hash_map<const Storage*, int32_t> buffer_of_;
@@ -112,7 +116,8 @@ void CheckedRun::take_result(ValueId id, const Tensor& tensor) {
   const TensorImpl& impl = *tensor.impl();
   const ValueInfo& info = graph_.values[id];
   CheckedMemory& memory = memories_[info.buffer];
-  if (!memory.holder.defined()) {
+  const bool is_new = !memory.holder.defined();
+  if (is_new) {
     if (graph_.buffers[info.buffer].device != impl.device()) {
       refuse("gives a value on ", impl.device().str(), " for %", id);
     }
@@ -127,6 +132,7 @@ void CheckedRun::take_result(ValueId id, const Tensor& tensor) {
            id, ", where the graph states ",
            described(info.dtype, as_list(info.sizes), as_list(info.strides), offset));
   }
+  if (is_new && computed_) computed_(tensor);
   env_[id] = tensor;
 }
 
@@ -142,6 +148,7 @@ void CheckedRun::run_node(const GraphNode& node) {
       if (values[k] != kNoValue) take_result(values[k], tensors[k]);
     }
   }
+  if (computed_) node.for_each_written([this](ValueId id) { computed_(tensor_of(id)); });
 }
 
 std::vector<Tensor> CheckedRun::run() {
@@ -159,8 +166,9 @@ std::vector<Tensor> CheckedRun::run() {
 
 }  // namespace
 
-std::vector<Tensor> run_checked(const Recorded& recorded, const std::vector<Tensor>& arguments) {
-  return CheckedRun(recorded, arguments).run();
+std::vector<Tensor> run_checked(const Recorded& recorded, const std::vector<Tensor>& arguments,
+                                const std::function<void(const Tensor&)>& computed) {
+  return CheckedRun(recorded, arguments, computed).run();
 }
 
 }  // namespace mytorch::graph

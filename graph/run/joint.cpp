@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <any>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "autograd/leaves.h"
 #include "core/types/errors.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/recomputation.h"
+#include "graph/run/check_mode.h"
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/function.h"
 #include "mytorch/grad_mode.h"
@@ -56,6 +59,7 @@ struct Joint::Splitter {
     forward.results.resize(to.num_results_);
     to.backward_ = from;
     to.backward_.entry_grads.clear();
+    to.backward_.states.clear();  // they are conditions and effects of the function
     Graph& backward = to.backward_.graph;
     backward.nodes.erase(backward.nodes.begin(),
                          backward.nodes.begin() + static_cast<std::ptrdiff_t>(nodes));
@@ -200,8 +204,8 @@ std::shared_ptr<Joint> Joint::at_other_sizes(Recorded forward, Recorded backward
   return made;
 }
 
-std::vector<Tensor> Joint::backward(const std::vector<Tensor>& saved,
-                                    const std::vector<Tensor>& gradients) {
+std::vector<Tensor> Joint::backward_arguments(const std::vector<Tensor>& saved,
+                                              const std::vector<Tensor>& gradients) const {
   // The arguments of the function, then gradients, then values: as in choose_arguments().
   std::vector<Tensor> arguments(
       saved.begin(), saved.begin() + static_cast<std::ptrdiff_t>(saved_arguments_.size()));
@@ -222,6 +226,11 @@ std::vector<Tensor> Joint::backward(const std::vector<Tensor>& saved,
   arguments.insert(arguments.end(),
                    saved.begin() + static_cast<std::ptrdiff_t>(saved_arguments_.size()),
                    saved.end() - static_cast<std::ptrdiff_t>(saved_outside_.size()));
+  return arguments;
+}
+
+std::vector<Tensor> Joint::backward(const std::vector<Tensor>& arguments) {
+  const NoGradGuard no_grad;
   if (plan_ != nullptr) return plan_->run(arguments);
   std::vector<Tensor> results;
   planned_ = optimized(backward_, options_, &rewritten_);
@@ -233,7 +242,8 @@ std::vector<Tensor> Joint::run_backward(autograd::FunctionContext* context,
                                         const std::vector<Tensor>& gradients) {
   const auto joint = std::any_cast<std::shared_ptr<Joint>>(context->saved_data.at("joint"));
   const auto arguments = std::any_cast<size_t>(context->saved_data.at("arguments"));
-  std::vector<Tensor> found = joint->backward(context->saved_tensors(), gradients);
+  std::vector<Tensor> found =
+      joint->backward(joint->backward_arguments(context->saved_tensors(), gradients));
   // One for each argument of the call: the function's, then the leaves.
   std::vector<Tensor> all(arguments);
   for (size_t i = 0; i < joint->inputs_.size(); ++i) {
@@ -244,19 +254,75 @@ std::vector<Tensor> Joint::run_backward(autograd::FunctionContext* context,
   return all;
 }
 
-void Joint::attach(const std::shared_ptr<Joint>& joint, const std::vector<Tensor>& arguments,
-                   std::vector<Tensor>* results) {
+// What the function itself has made of a call.
+struct Joint::FunctionHistory {
+  std::vector<Tensor> outputs;  // the results with history
+  std::vector<Tensor> inputs;   // that require gradients: arguments, then the joint's leaves
+  size_t num_arguments = 0;     // of the call
+  std::vector<Tensor> leaves;   // that are none of the joint's: the function has made them
+};
+
+std::vector<Tensor> Joint::run_backward_beside(autograd::FunctionContext* context,
+                                               const std::vector<Tensor>& gradients) {
+  const auto joint = std::any_cast<std::shared_ptr<Joint>>(context->saved_data.at("joint"));
+  const auto beside =
+      std::any_cast<std::shared_ptr<FunctionHistory>>(context->saved_data.at("beside"));
+  const std::vector<Tensor> arguments =
+      joint->backward_arguments(context->saved_tensors(), gradients);
+  std::vector<Tensor> weights;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (joint->differentiable_[i]) weights.push_back(gradients[i]);
+  }
+  std::vector<Tensor> inputs = beside->inputs;
+  inputs.insert(inputs.end(), beside->leaves.begin(), beside->leaves.end());
+  // Leaves that the function makes are others in each call, and their gradients nobody's.
+  const auto compared = [&](std::vector<Tensor> found) {
+    for (size_t i = 0; i < joint->leaves_.size(); ++i) {
+      if (!joint->captures(joint->leaves_[i])) found[joint->inputs_.size() + i] = {};
+    }
+    return found;
+  };
+  std::vector<Tensor> of_leaves;  // that this call has made
+  const auto function = [&] {
+    std::vector<Tensor> found = autograd::partial_gradients(beside->outputs, inputs, weights);
+    const auto end = found.begin() + static_cast<std::ptrdiff_t>(beside->inputs.size());
+    of_leaves.assign(end, found.end());
+    found.erase(end, found.end());
+    return compared(std::move(found));
+  };
+  std::vector<std::string> names;
+  for (const int32_t input : joint->inputs_) {
+    names.push_back(absl::StrCat("the gradient of argument ", input));
+  }
+  for (const Tensor& leaf : joint->leaves_) {
+    names.push_back(absl::StrCat("the gradient of a leaf of shape ", shape_str(leaf.sizes())));
+  }
+  const std::vector<Tensor> found = run_beside(
+      {joint->backward_, arguments, joint->options_.mode,
+       [&] { return compared(joint->backward(arguments)); }, function, std::move(names)});
+  std::vector<Tensor> all(beside->num_arguments);
+  for (size_t i = 0; i < joint->inputs_.size(); ++i) {
+    all[static_cast<size_t>(joint->inputs_[i])] = found[i];
+  }
+  all.insert(all.end(), found.begin() + static_cast<std::ptrdiff_t>(joint->inputs_.size()),
+             found.end());
+  all.insert(all.end(), of_leaves.begin(), of_leaves.end());
+  return all;
+}
+
+// Gives results a history, which saves `values` for backward.
+void Joint::connect(const std::shared_ptr<Joint>& joint, const std::vector<Tensor>& arguments,
+                    const std::vector<Tensor>& values,
+                    const std::shared_ptr<FunctionHistory>& beside, std::vector<Tensor>* results) {
   std::vector<Tensor> saved;
   for (const int32_t i : joint->saved_arguments_) {
     saved.push_back(arguments[static_cast<size_t>(i)]);
   }
-  saved.insert(saved.end(), results->begin() + static_cast<std::ptrdiff_t>(joint->num_results_),
-               results->end());
+  saved.insert(saved.end(), values.begin(), values.end());
   // Backward reads these where they are. Saving them tells whether they are still as they were.
   for (const int32_t i : joint->saved_outside_) {
     saved.push_back(joint->backward_.outside[static_cast<size_t>(i)]);
   }
-  results->resize(joint->num_results_);
   // A tensor that is several results has a history once.
   for (size_t i = 0; i < results->size(); ++i) {
     const auto same = [&](const Tensor& other) { return other.is_same((*results)[i]); };
@@ -265,12 +331,17 @@ void Joint::attach(const std::shared_ptr<Joint>& joint, const std::vector<Tensor
       (*results)[i] = (*results)[i].detach();
     }
   }
-  autograd::FunctionCall call("CompiledBackward", &Joint::run_backward);
+  autograd::FunctionCall call("CompiledBackward",
+                              beside == nullptr ? &run_backward : &run_backward_beside);
   for (const Tensor& argument : arguments) call.add(argument);
   for (const Tensor& leaf : joint->leaves_) call.add(leaf);
+  if (beside != nullptr) {
+    for (const Tensor& leaf : beside->leaves) call.add(leaf);
+  }
   autograd::FunctionContext* context = call.begin();
   context->saved_data["joint"] = joint;
   context->saved_data["arguments"] = arguments.size();
+  if (beside != nullptr) context->saved_data["beside"] = beside;
   context->mark_once_differentiable(
       "second derivatives through a compiled function are not recorded: take both derivatives "
       "inside of the function that is compiled");
@@ -281,6 +352,56 @@ void Joint::attach(const std::shared_ptr<Joint>& joint, const std::vector<Tensor
   context->mark_non_differentiable(std::move(constant));
   context->save_for_backward(std::move(saved));
   call.finish(results);
+}
+
+void Joint::attach(const std::shared_ptr<Joint>& joint, const std::vector<Tensor>& arguments,
+                   std::vector<Tensor>* results) {
+  const std::vector<Tensor> values(
+      results->begin() + static_cast<std::ptrdiff_t>(joint->num_results_), results->end());
+  results->resize(joint->num_results_);
+  connect(joint, arguments, values, nullptr, results);
+}
+
+// Returns whether a leaf comes from outside of the function, which did not make it.
+bool Joint::captures(const Tensor& leaf) const {
+  const auto same = [&](const Tensor& each) { return each.is_same(leaf); };
+  return std::any_of(forward_.outside.begin(), forward_.outside.end(), same);
+}
+
+void Joint::attach_beside(const std::shared_ptr<Joint>& joint, const std::vector<Tensor>& arguments,
+                          const std::vector<Tensor>& values, std::vector<Tensor>* results) {
+  auto beside = std::make_shared<FunctionHistory>();
+  beside->num_arguments = arguments.size();
+  for (const int32_t i : joint->inputs_) {
+    beside->inputs.push_back(arguments[static_cast<size_t>(i)]);
+  }
+  for (size_t i = 0; i < results->size(); ++i) {
+    Tensor& result = (*results)[i];
+    if (is_differentiable(result) != joint->differentiable_[i]) {
+      fail(ErrorCode::kInternal, "[compile] result ", i, " of the compiled function has ",
+           joint->differentiable_[i] ? "a history, and that of the function none"
+                                     : "no history, and that of the function one");
+    }
+    if (!joint->differentiable_[i]) continue;
+    beside->outputs.push_back(result);
+    result = result.detach();
+  }
+  const std::vector<Tensor> leaves = autograd::leaves_of(beside->outputs, beside->inputs);
+  const auto is_among = [](const Tensor& leaf, const std::vector<Tensor>& list) {
+    return std::any_of(list.begin(), list.end(),
+                       [&](const Tensor& each) { return each.is_same(leaf); });
+  };
+  for (const Tensor& leaf : joint->leaves_) {
+    if (joint->captures(leaf) && !is_among(leaf, leaves)) {
+      fail(ErrorCode::kInternal, "[compile] the compiled function depends on a leaf of shape ",
+           shape_str(leaf.sizes()), ", and the function does not any more");
+    }
+    beside->inputs.push_back(leaf);
+  }
+  for (const Tensor& leaf : leaves) {
+    if (!is_among(leaf, joint->leaves_)) beside->leaves.push_back(leaf);
+  }
+  connect(joint, arguments, values, beside, results);
 }
 
 }  // namespace mytorch::graph

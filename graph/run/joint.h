@@ -43,13 +43,28 @@ class Joint {
   static void attach(const std::shared_ptr<Joint>& joint, const std::vector<Tensor>& arguments,
                      std::vector<Tensor>* results);
 
+  // Gives results of the function itself, which has run beside a plan, a history that runs both
+  // backwards, and compares them (check_mode.h). `values` are those that the plan has saved.
+  static void attach_beside(const std::shared_ptr<Joint>& joint,
+                            const std::vector<Tensor>& arguments, const std::vector<Tensor>& values,
+                            std::vector<Tensor>* results);
+
  private:
   explicit Joint(const PassOptions& options) : options_(options) {}
   struct Splitter;
   static std::vector<Tensor> run_backward(autograd::FunctionContext* context,
                                           const std::vector<Tensor>& gradients);
-  std::vector<Tensor> backward(const std::vector<Tensor>& saved,
-                               const std::vector<Tensor>& gradients);
+  struct FunctionHistory;
+  static std::vector<Tensor> run_backward_beside(autograd::FunctionContext* context,
+                                                 const std::vector<Tensor>& gradients);
+  static void connect(const std::shared_ptr<Joint>& joint, const std::vector<Tensor>& arguments,
+                      const std::vector<Tensor>& values,
+                      const std::shared_ptr<FunctionHistory>& beside, std::vector<Tensor>* results);
+  // The arguments of the graph of backward.
+  std::vector<Tensor> backward_arguments(const std::vector<Tensor>& saved,
+                                         const std::vector<Tensor>& gradients) const;
+  std::vector<Tensor> backward(const std::vector<Tensor>& arguments);
+  bool captures(const Tensor& leaf) const;
 
   size_t num_results_ = 0;
   std::vector<bool> differentiable_;  // of the results

@@ -1,10 +1,15 @@
 #include <cmath>
 #include <cstdlib>
+#include <string>
+#include <tuple>
+#include <vector>
 
+#include "mytorch/autograd/function.h"
 #include "mytorch/compile.h"
 #include "mytorch/mytorch.h"
 #include "mytorch/nn/functional.h"
 #include "tests/autograd/util.h"
+#include "tests/core/same_bits.h"
 
 namespace mytorch {
 namespace {
@@ -62,10 +67,12 @@ TEST(CompileMode, CheckRunsEachStepOnce) {
 TEST(CompileMode, AnyTwoNansAreTheSame) {
   const Mode mode("check");
   float sign = 1;
-  auto signs = compile([&](const Tensor& x) {
-    sign = -sign;
-    return copysign(x, sign);
-  });
+  auto signs = compile(
+      [&](const Tensor& x) {
+        sign = -sign;
+        return copysign(x, sign);
+      },
+      {.mode = CompileMode::kExact});
   const Tensor nans = full({3}, std::nan(""));
   for (int i = 0; i < 3; ++i) EXPECT_NO_THROW(signs(nans));
   EXPECT_NE(error_of([&] { signs(zeros({3})); }).find("differs in 3 of 3"), std::string::npos);
@@ -101,7 +108,187 @@ TEST(CompileMode, CheckNamesWhatDiffers) {
   });
   calls = 0;
   draws(zeros({2}));
-  EXPECT_NE(error_of([&] { draws(zeros({2})); }).find("random calls"), std::string::npos);
+  EXPECT_NE(error_of([&] { draws(zeros({2})); }).find("at random call"), std::string::npos);
+}
+
+// What a compiled function of the default mode computes in another order is no error.
+TEST(CompileMode, CheckComparesTheModeThatIsAskedFor) {
+  const Mode mode("check");
+  for (const CompileMode each : {CompileMode::kDefault, CompileMode::kFast, CompileMode::kExact}) {
+    const Tensor w = randn({40, 40}, kFloat32, {}, Generator(1)).requires_grad_();
+    nn::optim::AdamW optimizer({w}, {.lr = 0.1});
+    auto step = compile(
+        [&](const Tensor& x) {
+          optimizer.zero_grad();
+          const Tensor y = (x.to(kBFloat16) * 1.7 + 0.3) / 3;
+          const Tensor scores = softmax(tanh(y.to(kFloat32).matmul(w)) * 5, -1);
+          // Zero, but for rounding errors, which Adam turns into whole steps.
+          const Tensor loss = (scores.sum(-1) - 1).sum() + (scores * scores).mean();
+          loss.backward();
+          optimizer.step();
+          return std::vector<Tensor>{loss.detach(), scores.detach()};
+        },
+        {.mode = each});
+    for (uint64_t i = 0; i < 5; ++i) {
+      EXPECT_NO_THROW(step(randn({30, 40}, kFloat32, {}, Generator(i)))) << static_cast<int>(each);
+    }
+    EXPECT_EQ(step.stats().replayed, 4) << step.stats().reason;
+    EXPECT_TRUE(each == CompileMode::kExact || step.stats().fused > 0);
+  }
+}
+
+// Beyond what rounding errors of operators explain.
+TEST(CompileMode, CheckInTheDefaultModeFindsErrors) {
+  const Mode mode("check");
+  float more = 0;
+  auto f = compile([&](const Tensor& x) { return exp(x * (1 + more)) * 3; });
+  const Tensor x = randn({50}, kFloat32, {}, Generator(4));
+  for (int i = 0; i < 3; ++i) EXPECT_NO_THROW(f(x));
+  more = 1e-3F;
+  EXPECT_NE(error_of([&] { f(x); }).find("result 0 of the compiled function"), std::string::npos);
+}
+
+TEST(CompileMode, CheckComparesGradientsOfResults) {
+  for (const CompileMode each : {CompileMode::kExact, CompileMode::kDefault}) {
+    const auto train = [&](const char* word) {
+      const Mode mode(word);
+      manual_seed(3);
+      nn::Sequential net(nn::Linear(6, 8), nn::BatchNorm1d(8), nn::Dropout(0.5), nn::GELU(),
+                         nn::Linear(8, 4));
+      nn::optim::SGD optimizer(net.parameters(), {.lr = 0.1});
+      int runs = 0;
+      auto forward = compile(
+          [&](const Tensor& x) {
+            ++runs;
+            return std::tuple(net(x), x.detach() * 2);
+          },
+          {.mode = each});
+      std::vector<Tensor> left;
+      for (uint64_t i = 0; i < 5; ++i) {
+        optimizer.zero_grad();
+        const Tensor x = randn({5, 6}, kFloat32, {}, Generator(i)).requires_grad_();
+        // Of two calls before one backward, and of an argument with a history.
+        const auto [first, constant] = forward(x);
+        const auto [second, other] = forward(x * 2);
+        EXPECT_FALSE(constant.requires_grad());
+        (first + second * other.sum()).pow(2).sum().backward();
+        optimizer.step();
+        left.push_back(x.grad());
+      }
+      EXPECT_EQ(runs, 10);
+      for (const Tensor& parameter : net.parameters()) left.push_back(parameter.detach());
+      for (const Tensor& buffer : net.buffers()) left.push_back(buffer);
+      return left;
+    };
+    const std::vector<Tensor> expected = train("off"), found = train("check");
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t i = 0; i < found.size(); ++i) expect_same(found[i], expected[i]);
+  }
+}
+
+// A function that the recording does not know: its backward differs, its results do not.
+struct Doubled : autograd::Function<Doubled> {
+  static inline double scale = 1;
+  static Tensor forward(autograd::AutogradContext*, const Tensor& x) { return x * 2; }
+  static autograd::tensor_list backward(autograd::AutogradContext*, autograd::tensor_list grads) {
+    return {grads[0] * (2 * scale)};
+  }
+};
+
+TEST(CompileMode, CheckNamesGradientsThatDiffer) {
+  const Mode mode("check");
+  const Tensor w = ones({3}).requires_grad_();
+  auto of_argument = compile([](const Tensor& x) { return Doubled::apply(x * 1); });
+  auto of_leaf = compile([&](const Tensor& x) { return Doubled::apply(x * w); });
+  const auto backward = [](auto& f, bool leaf) {
+    f(leaf ? ones({3}) : ones({3}).requires_grad_()).sum().backward();
+  };
+  for (int i = 0; i < 3; ++i) {
+    backward(of_argument, false);
+    backward(of_leaf, true);
+  }
+  Doubled::scale = 3;
+  EXPECT_NE(error_of([&] {
+              backward(of_argument, false);
+            }).find("the gradient of argument 0 of the compiled function of shape (3,) differs"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] {
+              backward(of_leaf, true);
+            }).find("the gradient of a leaf of shape (3,) of the compiled function"),
+            std::string::npos);
+  Doubled::scale = 1;
+  bool detach = false;
+  auto history =
+      compile([&](const Tensor& x) { return std::tuple(detach ? x.detach() * 2 : x * 2, x * w); });
+  for (int i = 0; i < 2; ++i) history(ones({3}).requires_grad_());
+  detach = true;
+  EXPECT_NE(error_of([&] { history(ones({3}).requires_grad_()); }).find("has a history"),
+            std::string::npos);
+}
+
+// Generators of one's own go on once a call, and are compared.
+TEST(CompileMode, CheckComparesGenerators) {
+  const Mode mode("check");
+  Generator own(5);
+  int draws = 1;
+  auto f = compile([&](const Tensor& x) {
+    Tensor sum = x;
+    for (int i = 0; i < draws; ++i) sum = sum + rand({2}, kFloat32, {}, own) * (i == 0 ? 1 : 0);
+    return sum;
+  });
+  for (int i = 0; i < 4; ++i) EXPECT_NO_THROW(f(zeros({2})));
+  EXPECT_EQ(own.call(), 4U);
+  draws = 2;
+  EXPECT_NE(error_of([&] { f(zeros({2})); }).find("leaves a generator at random call 5 of seed 5"),
+            std::string::npos);
+}
+
+// What a call has not written is as it was: backward of an earlier call may need it.
+TEST(CompileMode, CheckLeavesWhatIsSavedForBackward) {
+  const Mode mode("check");
+  const Tensor w = ones({3}).requires_grad_();
+  auto f = compile([&](const Tensor& x) { return (x * w).detach() + 1; });
+  const Tensor x = ones({3});
+  const Tensor pending = (w * w * x).sum();
+  for (int i = 0; i < 3; ++i) f(x);
+  EXPECT_NO_THROW(pending.backward());
+}
+
+TEST(CompileMode, CheckComparesTheModesOfModules) {
+  const Mode mode("check");
+  nn::Dropout dropout(0.5);
+  bool leave = true;
+  auto f = compile([&](const Tensor& x) {
+    dropout.eval();
+    const Tensor y = dropout(x) * 2;
+    if (leave) dropout.train();
+    return y;
+  });
+  for (int i = 0; i < 3; ++i) EXPECT_NO_THROW(f(ones({3})));
+  EXPECT_TRUE(dropout.training());
+  leave = false;
+  EXPECT_NE(error_of([&] { f(ones({3})); }).find("the training mode of a module has changed"),
+            std::string::npos);
+}
+
+// A plan that fails does not leave what it wrote.
+TEST(CompileMode, CheckReportsPlansThatFail) {
+  const Mode mode("check");
+  const Tensor total = zeros({2});
+  bool fits = true;
+  auto f = compile([&](const Tensor& x, const Tensor& index) {
+    total.add_(1);
+    return fits ? x.index_select(0, index) : x.index_select(0, index * 0);
+  });
+  const Tensor x = ones({3});
+  for (int i = 0; i < 2; ++i) f(x, tensor({1}));
+  const std::string both = error_of([&] { f(x, tensor({7})); });
+  EXPECT_NE(both.find("index_select"), std::string::npos);
+  EXPECT_EQ(both.find("the function does not"), std::string::npos) << both;
+  fits = false;
+  EXPECT_NE(error_of([&] { f(x, tensor({7})); }).find("fails, and the function does not: "),
+            std::string::npos);
+  EXPECT_EQ(total[0].item<float>(), 4);  // once a call
 }
 
 }  // namespace

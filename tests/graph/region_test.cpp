@@ -163,21 +163,25 @@ TEST_F(Regions, ExactFunctionsAskOnlyBackendsThatKeepTheBits) {
   EXPECT_TRUE(exact);
 }
 
-TEST_F(Regions, TheCheckOfCompiledFunctionsIsExact) {
-  setenv("MYTORCH_COMPILE", "check", 1);
+TEST_F(Regions, TheCheckOfCompiledFunctionsComparesThem) {
   a.claim = claim_all;
-  bool exact = false;
-  a.compile = [&](const sdk::Region& region) { exact = region.is_exact(); };
-  auto compiled = compile([](const Tensor& x) { return tanh(exp(x)); });
-  unsetenv("MYTORCH_COMPILE");
-  for (int i = 0; i < 4; ++i) compiled(drawn({4}, 8));
-  EXPECT_EQ(compiled.stats().regions, 1);
-  EXPECT_TRUE(exact);
-  a.run = [](const mt_region_args& args) {  // what the operators compute is then wrong
-    const_cast<mt_tensor*>(args.inputs[0])->dl.data = args.scratch;
-  };
-  if (test_device().is_cpu()) {
-    EXPECT_THROW(compiled(drawn({4}, 8)), Error);
+  const auto run = a.run;
+  for (const CompileMode mode : {CompileMode::kExact, CompileMode::kDefault}) {
+    setenv("MYTORCH_COMPILE", "check", 1);
+    bool exact = false;
+    a.compile = [&](const sdk::Region& region) { exact = region.is_exact(); };
+    a.run = run;
+    auto compiled = compile([](const Tensor& x) { return tanh(exp(x)); }, {.mode = mode});
+    unsetenv("MYTORCH_COMPILE");
+    for (int i = 0; i < 4; ++i) compiled(drawn({4}, 8));
+    EXPECT_EQ(compiled.stats().regions, 1);
+    EXPECT_EQ(exact, mode == CompileMode::kExact);
+    a.run = [](const mt_region_args& args) {  // what the operators compute is then wrong
+      const_cast<mt_tensor*>(args.inputs[0])->dl.data = args.scratch;
+    };
+    if (test_device().is_cpu()) {
+      EXPECT_THROW(compiled(drawn({4}, 8)), Error);
+    }
   }
 }
 
