@@ -92,11 +92,8 @@ ChannelNorm::Statistics ChannelNorm::track() {
   NoGradGuard no_grad;
   num_batches_tracked.add_(1);
   if (options->momentum.has_value()) return given;
-  if (!recording_graph()) {
-    return {running_mean, running_var, 1 / num_batches_tracked.item<double>()};
-  }
-  // A replay counts on, so the momentum is not a number here: takes the statistics of this batch
-  // alone, which update() weights by a tensor.
+  // A replay of a recorded function counts on, so the momentum is not a number: takes the
+  // statistics of this batch alone, which update() weights by a tensor.
   return {zeros_like(running_mean), zeros_like(running_var), 1};
 }
 

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -269,6 +270,17 @@ TEST(CompileMode, CheckComparesTheModesOfModules) {
   leave = false;
   EXPECT_NE(error_of([&] { f(ones({3})); }).find("the training mode of a module has changed"),
             std::string::npos);
+}
+
+// A momentum that follows from the number of batches.
+TEST(CompileMode, CheckAcceptsNormsThatCount) {
+  const Mode mode("check");
+  nn::BatchNorm1d norm(3, {.momentum = std::nullopt});
+  auto f = compile([&](const Tensor& x) { return norm(x); }, {.mode = CompileMode::kExact});
+  for (uint64_t i = 0; i < 4; ++i) {
+    EXPECT_NO_THROW(f(randn({5, 3}, kFloat32, {}, Generator(i)))) << i;
+  }
+  EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 4);
 }
 
 // A plan that fails does not leave what it wrote.
