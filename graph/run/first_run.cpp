@@ -2,6 +2,7 @@
 // noted with headers of the plan in place of these.
 #include <algorithm>
 #include <functional>
+#include <string>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -14,6 +15,7 @@
 #include "graph/regions/regions.h"
 #include "graph/run/arena.h"
 #include "graph/run/kept_steps.h"
+#include "graph/run/partial.h"
 #include "graph/steps/interpret.h"
 #include "graph/steps/plan_parts.h"
 
@@ -327,16 +329,23 @@ std::vector<Tensor> FirstRun::run(const std::vector<Tensor>& arguments) {
     parts_.buffers[b] = id;
     parts_.sources.push_back(buffer);
   }
-  {
-    const Observe observe([this](const KernelCall& call) { begin_call(call); },
-                          [this](const KernelCall&, const KernelRan& ran) { end_call(ran); });
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) run_node(i);
-  }
-  const auto output_of = [this](ValueId id) { return id == kNoValue ? Tensor() : tensor_of(id); };
   std::vector<Tensor> results, grads;
-  for (const ValueId id : graph_.results) results.push_back(output_of(id));
-  for (const GradResult& grad : graph_.grads) grads.push_back(output_of(grad.grad));
-  finish(constants);
+  size_t ran = 0;
+  try {
+    {
+      const Observe observe([this](const KernelCall& call) { begin_call(call); },
+                            [this](const KernelCall&, const KernelRan& how) { end_call(how); });
+      for (; ran < graph_.nodes.size(); ++ran) run_node(ran);
+    }
+    const auto output_of = [this](ValueId id) { return id == kNoValue ? Tensor() : tensor_of(id); };
+    for (const ValueId id : graph_.results) results.push_back(output_of(id));
+    for (const GradResult& grad : graph_.grads) grads.push_back(output_of(grad.grad));
+    finish(constants);
+  } catch (const Error& error) {
+    const std::string changed = partial_first_text(graph_, ran);
+    if (changed.empty()) throw;
+    throw Error(error.code(), error.what() + changed);
+  }
   env_.clear();
   parts_.set_grads(grads, arguments);
   return results;

@@ -13,4 +13,11 @@ namespace mytorch::graph {
 // written. Returns "" if they have written none, so that the call has changed nothing.
 std::string partial_text(const PlanParts& parts, size_t step, size_t nodes);
 
+// The same for the first run of a plan, in which the first `nodes` nodes of the graph have run.
+std::string partial_first_text(const Graph& graph, size_t nodes);
+
+// The same for a device graph, which runs all steps by one launch, and so may have written what any
+// of them writes.
+std::string partial_launch_text(const PlanParts& parts);
+
 }  // namespace mytorch::graph

@@ -112,7 +112,7 @@ struct ReplayPlan::Impl : PlanParts {
       }
     } catch (const Error& error) {
       const std::string changed = partial_text(*this, step, node);
-      if (changed.empty()) throw;
+      if (changed.empty() || num_captures() > 0) throw;  // what is captured has not run
       throw Error(error.code(), error.what() + changed);
     }
   }
@@ -203,7 +203,9 @@ size_t ReplayPlan::regions() const {
 }
 const std::vector<std::string>& ReplayPlan::region_report() const { return impl_->region_report; }
 const std::vector<std::string>& ReplayPlan::fusion_report() const { return impl_->fusion_report; }
-bool ReplayPlan::has_device_graph() const { return impl_->device_graph != nullptr; }
+bool ReplayPlan::has_device_graph() const {
+  return impl_->device_graph != nullptr && !impl_->device_graph->is_given_up();
+}
 int ReplayPlan::streams() const {
   return impl_->device_graph != nullptr ? impl_->device_graph->streams() : 1;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -11,6 +12,8 @@
 #include "dispatcher/table/fields.h"
 #include "graph/ir/switches.h"
 #include "graph/regions/region_op.h"
+#include "graph/run/partial.h"
+#include "mytorch/ops/empty_like.h"
 #include "mytorch/tensor_impl.h"
 #include "mytorch/thread_state.h"
 
@@ -20,8 +23,6 @@ namespace {
 // A replay saves about half a microsecond a step, and copies about a megabyte in a microsecond.
 constexpr double kBytesPerStep = 0.5e6;
 constexpr size_t kFewSteps = 4;
-// Plans whose tensors from outside move in each call run without a device graph.
-constexpr int kMaxCaptures = 8;
 // Streams add scratch memory for each, and time to measure whether they gain.
 constexpr int kMaxStreams = 4;
 constexpr size_t kMeasured = 10;     // replays, half of them with branches
@@ -168,6 +169,7 @@ bool PlanDeviceGraph::seeds_have_changed() const {
 
 void PlanDeviceGraph::capture(const std::vector<Tensor>& arguments, const RunSteps& run_steps) {
   ++captures_;
+  is_captured_ = false;
   outside_ids_.clear();
   for (const int32_t buffer : outside_) {
     const Tensor found = parts_.source(buffer, arguments);
@@ -208,8 +210,15 @@ void PlanDeviceGraph::capture(const std::vector<Tensor>& arguments, const RunSte
   graph_.capture([&] { run_steps(nullptr); });
   branched_ = false;
   capture_branches(run_steps);
-  // A run without the graph sets these memories anew.
-  for (const int32_t id : parts_.allocated) release_memory(parts_.memories[id]);
+  release_allocated();
+  is_captured_ = true;
+}
+
+// A run without the graph sets these memories anew.
+void PlanDeviceGraph::release_allocated() {
+  for (const int32_t id : parts_.allocated) {
+    if (parts_.memories[id].storage != nullptr) release_memory(parts_.memories[id]);
+  }
 }
 
 void PlanDeviceGraph::capture_branches(const RunSteps& run_steps) {
@@ -271,26 +280,38 @@ Tensor PlanDeviceGraph::output_tensor(ValueId id, const std::vector<Tensor>& arg
 
 bool PlanDeviceGraph::run(const std::vector<Tensor>& arguments, const RunSteps& run_steps,
                           std::vector<Tensor>* results) {
-  if (captures_ > kMaxCaptures || !grads_are_free(arguments)) return false;
+  if (is_given_up() || !grads_are_free(arguments)) return false;
   const LayerMask masked(~0u);
-  if (captures_ == 0 || outside_has_moved(arguments) || seeds_have_changed()) {
+  if (!is_captured_ || outside_has_moved(arguments) || seeds_have_changed()) {
     try {
       capture(arguments, run_steps);
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::kUnsupported) throw;
-      captures_ = kMaxCaptures + 1;  // a kernel waits for the device
+      release_allocated();
+      // A kernel waits for the device; or there is no memory for arguments and results besides.
+      if (error.code() != ErrorCode::kUnsupported && error.code() != ErrorCode::kOutOfMemory) throw;
+      captures_ = kMaxCaptures + 1;
+      inputs_.clear();
+      kept_.clear();
       return false;
     }
   }
+  // Before anything is written, as there may be no memory.
+  absl::flat_hash_map<int32_t, Tensor> fresh;
+  for (const int32_t id : copied_out_) fresh.emplace(id, empty_like(kept_.at(id)));
   for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i].copy_(arguments[i]);
-  replay();
   for (const auto& [id, count] : writes_) {
     if (const Storage* storage = parts_.memories[id].storage; storage != nullptr) {
       const_cast<Storage*>(storage)->abi.version += count;
     }
   }
-  absl::flat_hash_map<int32_t, Tensor> fresh;
-  for (const int32_t id : copied_out_) fresh.emplace(id, kept_.at(id).clone());
+  try {
+    replay();
+    for (const auto& [id, tensor] : fresh) tensor.copy_(kept_.at(id));
+  } catch (const Error& error) {
+    const std::string changed = partial_launch_text(parts_);
+    if (changed.empty()) throw;
+    throw Error(error.code(), error.what() + changed);
+  }
   for (const ValueId id : parts_.graph.results)
     results->push_back(output_tensor(id, arguments, fresh));
   std::vector<Tensor> grads;

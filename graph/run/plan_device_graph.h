@@ -35,18 +35,27 @@ class PlanDeviceGraph {
   // Queues the steps of the plan; on the streams of `branches` if it is not null.
   using RunSteps = std::function<void(BranchRun* branches)>;
   // Runs the plan. `run_steps` is called when the steps must be captured. Returns false, having
-  // done nothing, if this call must run without the graph.
+  // done nothing, if this call must run without the graph: also if there is no memory for the
+  // graph, which holds arguments and results besides. If a kernel fails, its Error says what the
+  // call may have written.
   bool run(const std::vector<Tensor>& arguments, const RunSteps& run_steps,
            std::vector<Tensor>* results);
+
+  // Returns whether all further calls run without the graph.
+  bool is_given_up() const { return captures_ > kMaxCaptures; }
 
   // The number of streams over which the steps are spread, as far as it is known by now.
   int streams() const { return branched_ ? branches_.streams : 1; }
 
  private:
+  // Plans whose tensors from outside move in each call run without a device graph.
+  static constexpr int kMaxCaptures = 8;
+
   bool grads_are_free(const std::vector<Tensor>& arguments) const;
   bool outside_has_moved(const std::vector<Tensor>& arguments) const;
   bool seeds_have_changed() const;
   void capture(const std::vector<Tensor>& arguments, const RunSteps& run_steps);
+  void release_allocated();
   void capture_branches(const RunSteps& run_steps);
   void replay();
   void choose();
@@ -62,6 +71,7 @@ class PlanDeviceGraph {
   std::vector<std::pair<TimedEvent, TimedEvent>> measured_;
   bool branched_ = false;  // whether graph_ is the one with branches
   int captures_ = 0;
+  bool is_captured_ = false;                           // whether the last capture has succeeded
   std::vector<Tensor> inputs_;                         // the memory of each argument
   std::vector<int32_t> outside_;                       // the sources that are no arguments
   std::vector<uint64_t> outside_ids_;                  // of their storages at capture

@@ -3,14 +3,18 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <utility>
 
+#include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
 #include "dispatcher/table/fields.h"
 #include "dispatcher/table/op.h"
+#include "graph/steps/kept_args.h"
 #include "mytorch/backends.h"
 
 extern "C" int mytorch_reference_init(const mt_host* host, mt_backend* backend);
@@ -54,6 +58,25 @@ struct Block {
   std::vector<Access> reads;   // since the last write
 };
 
+// A tensor that a graph keeps, at the address that it had during capture.
+struct KeptTensor {
+  explicit KeptTensor(const mt_tensor& of)
+      : shape(of.dl.shape, of.dl.shape + of.dl.ndim),
+        strides(of.dl.strides, of.dl.strides + of.dl.ndim),
+        tensor(of) {
+    tensor.dl.shape = shape.data();
+    tensor.dl.strides = strides.data();
+  }
+  std::vector<int64_t> shape, strides;
+  mt_tensor tensor;
+};
+
+// Work that was queued during a capture.
+struct Graph {
+  std::vector<std::function<int(void* stream)>> work;
+  std::set<char*> memory;  // allocated during the capture
+};
+
 }  // namespace
 
 struct FakeDevice::State {
@@ -68,8 +91,12 @@ struct FakeDevice::State {
   DeviceCalls calls;
   std::vector<std::string> races;
   std::string failing;
+  int fails_after = 0;
   std::map<char*, Block> blocks;
-  Clock host;  // covers all work that the host has waited for
+  void* capturing = nullptr;  // a stream
+  std::unique_ptr<Graph> captured;
+  std::map<char*, bool> graph_memory;  // of all graphs, and whether it is released
+  Clock host;                          // covers all work that the host has waited for
   std::vector<std::unique_ptr<Stream>> streams;
   mt_device_ops ops{};
   std::vector<mt_kernel_entry> kernels;
@@ -78,7 +105,7 @@ struct FakeDevice::State {
                        mt_kernel_entry*) = nullptr;
   void* self_inner = nullptr;
 
-  bool fails(const char* function) const { return failing == function; }
+  bool fails(const char* function) { return failing == function && fails_after-- <= 0; }
   void begin(Stream& stream) {
     stream.clock.merge(host);
     stream.clock.tick(stream.number);
@@ -126,6 +153,10 @@ struct FakeDevice::State {
       State& s = *w.device;
       {
         std::lock_guard<std::mutex> lock(s.mutex);
+        if (s.capturing != nullptr && ctx->stream == s.capturing) {
+          s.keep(w, ctx, args);
+          return int{MT_OK};
+        }
         auto& stream = *static_cast<Stream*>(ctx->stream);
         s.begin(stream);
         s.use_operands(stream, w.op, args);
@@ -134,6 +165,24 @@ struct FakeDevice::State {
       return w.inner.run(w.inner.self, ctx, args);
     };
     return outer;
+  }
+  // Adds a kernel call to the graph that is captured.
+  void keep(const Wrapped& w, const mt_ctx* ctx, const void* args) {
+    const auto tensors = std::make_shared<std::deque<KeptTensor>>();
+    const auto kept = std::make_shared<graph::KeptArgs>(
+        *find_op(w.op)->info, args,
+        [&](const mt_tensor* t) -> const mt_tensor* { return &tensors->emplace_back(*t).tensor; });
+    const mt_device device = ctx->device;
+    captured->work.push_back([&w, device, tensors, kept](void* stream) {
+      mt_ctx* const now = context(device_slot(device.type), device);
+      {
+        std::lock_guard<std::mutex> lock(w.device->mutex);
+        w.device->begin(*static_cast<Stream*>(stream));
+        w.device->use_operands(*static_cast<Stream*>(stream), w.op, kept->get());
+        ++w.device->calls.kernels;
+      }
+      return w.inner.run(w.inner.self, now, kept->get());
+    });
   }
 };
 
@@ -147,20 +196,28 @@ mt_device_ops device_functions() {
   mt_device_ops ops{};
   ops.size = sizeof(ops);
   ops.device_count = [](void* self) { return state_of(self).options.devices; };
-  ops.allocate = [](void* self, int32_t, size_t bytes, void*) -> void* {
+  ops.allocate = [](void* self, int32_t, size_t bytes, void* stream) -> void* {
     State& s = state_of(self);
     std::lock_guard<std::mutex> lock(s.mutex);
     if (s.fails("allocate")) return nullptr;
     void* data = std::aligned_alloc(64, (std::max<size_t>(bytes, 1) + 63) / 64 * 64);
     s.blocks[static_cast<char*>(data)] = {std::max<size_t>(bytes, 1), {}, {}};
     ++s.calls.blocks;
+    if (s.capturing != nullptr && stream == s.capturing) {
+      s.captured->memory.insert(static_cast<char*>(data));
+      s.graph_memory[static_cast<char*>(data)] = false;
+    }
     return data;
   };
   ops.release = [](void* self, int32_t, void* data, size_t, void*) {
     State& s = state_of(self);
     std::lock_guard<std::mutex> lock(s.mutex);
-    s.blocks.erase(static_cast<char*>(data));
     --s.calls.blocks;
+    if (const auto at = s.graph_memory.find(static_cast<char*>(data)); at != s.graph_memory.end()) {
+      at->second = true;  // the graph has it until it is destroyed
+      return;
+    }
+    s.blocks.erase(static_cast<char*>(data));
     std::free(data);
   };
   ops.copy = [](void* self, int32_t, int32_t kind, void* to, const void* from, size_t bytes,
@@ -168,6 +225,13 @@ mt_device_ops device_functions() {
     State& s = state_of(self);
     std::lock_guard<std::mutex> lock(s.mutex);
     if (s.fails("copy")) return int{MT_ERROR_DEVICE};
+    if (s.capturing != nullptr && stream == s.capturing) {
+      s.captured->work.push_back([=](void*) {
+        std::memcpy(to, from, bytes);
+        return int{MT_OK};
+      });
+      return int{MT_OK};
+    }
     auto& on = *static_cast<Stream*>(stream);
     s.begin(on);
     if (kind != MT_COPY_TO_DEVICE) s.use(on, from, false, "a copy to the host");
@@ -228,6 +292,50 @@ mt_device_ops device_functions() {
   return ops;
 }
 
+void add_graphs(mt_device_ops* ops) {
+  ops->begin_graph = [](void* self, int32_t, void* stream) {
+    State& s = state_of(self);
+    std::lock_guard<std::mutex> lock(s.mutex);
+    if (s.fails("begin_graph")) return int{MT_ERROR_DEVICE};
+    s.capturing = stream;
+    s.captured = std::make_unique<Graph>();
+    return int{MT_OK};
+  };
+  ops->end_graph = [](void* self, int32_t, void*) -> void* {
+    State& s = state_of(self);
+    std::lock_guard<std::mutex> lock(s.mutex);
+    s.capturing = nullptr;
+    return s.captured.release();
+  };
+  ops->launch_graph = [](void* self, int32_t, void* graph, void* stream) {
+    State& s = state_of(self);
+    const auto& work = static_cast<Graph*>(graph)->work;
+    bool fails;
+    {
+      std::lock_guard<std::mutex> lock(s.mutex);
+      ++s.calls.graph_launches;
+      fails = s.fails("launch_graph");
+    }
+    for (size_t i = 0; i < work.size(); ++i) {
+      if (fails && 2 * i >= work.size()) return int{MT_ERROR_DEVICE};
+      if (const int status = work[i](stream); status != MT_OK) return status;
+    }
+    return int{MT_OK};
+  };
+  ops->destroy_graph = [](void* self, int32_t, void* graph) {
+    State& s = state_of(self);
+    std::lock_guard<std::mutex> lock(s.mutex);
+    const std::unique_ptr<Graph> owned(static_cast<Graph*>(graph));
+    for (char* data : owned->memory) {
+      const bool released = s.graph_memory.at(data);
+      s.graph_memory.erase(data);
+      if (!released) continue;  // a tensor has it
+      s.blocks.erase(data);
+      std::free(data);
+    }
+  };
+}
+
 // An init function has no user data, so pass it in a global; register_backend calls it
 // synchronously.
 std::function<int(const mt_host*, mt_backend*)> current_init;
@@ -252,6 +360,7 @@ int fill(State& s, const mt_host* host, mt_backend* backend) {
   s.compile_inner = reference.compile;
   s.self_inner = reference.self;
   s.ops = device_functions();
+  if (s.options.graphs) add_graphs(&s.ops);
   backend->name = s.options.name.c_str();
   backend->version = "1.0";
   backend->device_type = s.options.name.c_str();
@@ -299,9 +408,10 @@ std::vector<std::string> FakeDevice::take_races() {
   return std::exchange(state_->races, {});
 }
 
-void FakeDevice::let_fail(const std::string& function) {
+void FakeDevice::let_fail(const std::string& function, int after) {
   std::lock_guard<std::mutex> lock(state_->mutex);
   state_->failing = function;
+  state_->fails_after = after;
 }
 
 void add_backend_with(const std::string& name, const std::string& device_type,

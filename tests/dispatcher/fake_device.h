@@ -24,6 +24,7 @@ struct DeviceCalls {
   int events_destroyed = 0;
   int synchronizations = 0;
   int64_t blocks = 0;  // live blocks
+  int graph_launches = 0;
 };
 
 struct FakeOptions {
@@ -33,6 +34,7 @@ struct FakeOptions {
   std::function<bool(const std::string& op)> has_kernel;
   // Selects the programs to compile; all by default.
   std::function<bool(const mt_program& program)> compiles;
+  bool graphs = false;  // whether the devices have graphs
 };
 
 class FakeDevice {
@@ -46,9 +48,9 @@ class FakeDevice {
   DeviceCalls calls() const;
   // Returns descriptions of the races detected since the last call.
   std::vector<std::string> take_races();
-  // Makes the device function of this name ("copy", "record_event", ...) fail from now on; "" for
-  // none.
-  void let_fail(const std::string& function);
+  // Makes the device function of this name ("copy", "record_event", ...) fail, once it has
+  // succeeded `after` times; "" for none. A graph whose launch fails has run one half of its work.
+  void let_fail(const std::string& function, int after = 0);
 
   struct State;
 
