@@ -8,6 +8,7 @@
 
 #include "autograd/access.h"
 #include "autograd/autocast/state.h"
+#include "autograd/recomputing.h"
 #include "core/tensor/capture_layer.h"
 #include "core/types/errors.h"
 #include "mytorch/autograd.h"
@@ -16,6 +17,8 @@
 
 namespace mytorch::autograd {
 namespace {
+
+thread_local int recomputing = 0;  // checkpoints nest
 
 struct GeneratorState {
   explicit GeneratorState(const Generator& g) : generator(g), seed(g.seed()), call(g.call()) {}
@@ -145,6 +148,10 @@ class Frame : public std::enable_shared_from_this<Frame> {
       for (const GeneratorState& state : now) state.restore();
     }};
 
+    struct Recomputing {
+      Recomputing() { ++recomputing; }
+      ~Recomputing() { --recomputing; }
+    } now_recomputing;
     values_.clear();
     // The default generator of the forward, whichever is that of this backward.
     const GeneratorGuard random(generators_.front().generator);
@@ -186,6 +193,8 @@ class Frame : public std::enable_shared_from_this<Frame> {
 };
 
 }  // namespace
+
+bool is_recomputing() { return recomputing > 0; }
 
 std::vector<Tensor> checkpoint(
     std::function<std::vector<Tensor>(const std::vector<Tensor>&)> function,

@@ -3,6 +3,7 @@
 #include <tuple>
 #include <utility>
 
+#include "autograd/recomputing.h"
 #include "core/runtime/stream_capture.h"
 #include "mytorch/autocast.h"
 #include "mytorch/autograd.h"
@@ -13,6 +14,7 @@
 #include "mytorch/ops/add_layer_norm.h"
 #include "mytorch/ops/add_rms_norm.h"
 #include "mytorch/ops/empty.h"
+#include "mytorch/ops/zeros.h"
 #include "mytorch/ops/zeros_like.h"
 #include "mytorch/options_epoch.h"
 #include "nn/functional/options.h"
@@ -90,6 +92,14 @@ ChannelNorm::Statistics ChannelNorm::track() {
   Statistics given = {running_mean, running_var, options->momentum.value_or(0)};
   if (!training() || !running_mean.defined()) return given;
   NoGradGuard no_grad;
+  // This batch is counted already: the statistics are neither read nor written, but what is saved
+  // of them must be of the same form.
+  if (autograd::is_recomputing()) {
+    const auto unused = [](const Tensor& like) {
+      return zeros(like.sizes(), TensorOptions(like.dtype()).device(like.device()));
+    };
+    return {unused(running_mean), unused(running_var), 1};
+  }
   num_batches_tracked.add_(1);
   if (options->momentum.has_value()) return given;
   // A replay of a recorded function counts on, so the momentum is not a number: takes the
@@ -99,6 +109,7 @@ ChannelNorm::Statistics ChannelNorm::track() {
 
 void ChannelNorm::update(const Statistics& tracked) {
   if (!running_mean.defined() || tracked.mean.is_same(running_mean)) return;
+  if (autograd::is_recomputing()) return;
   NoGradGuard no_grad;
   const Tensor momentum = num_batches_tracked.to(kFloat64).reciprocal();
   running_mean.lerp_(tracked.mean, momentum);

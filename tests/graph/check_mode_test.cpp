@@ -5,6 +5,7 @@
 #include <tuple>
 #include <vector>
 
+#include "mytorch/autograd/checkpoint.h"
 #include "mytorch/autograd/function.h"
 #include "mytorch/compile.h"
 #include "mytorch/mytorch.h"
@@ -281,6 +282,34 @@ TEST(CompileMode, CheckAcceptsNormsThatCount) {
     EXPECT_NO_THROW(f(randn({5, 3}, kFloat32, {}, Generator(i)))) << i;
   }
   EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 4);
+}
+
+// Norms that a checkpoint runs again, and that are counted once.
+TEST(CompileMode, CheckAcceptsNormsInCheckpoints) {
+  const Mode mode("check");
+  nn::BatchNorm1d norm(3);
+  nn::Dropout dropout(0.5);
+  const auto checkpointed = [&](bool draws) {
+    return [&, draws](const Tensor& x) {
+      return autograd::checkpoint(
+          [&](const std::vector<Tensor>& in) {
+            const Tensor y = norm(in[0]).square();
+            return std::vector<Tensor>{draws ? dropout(y) : y};
+          },
+          {x})[0];
+    };
+  };
+  auto outside = compile(checkpointed(false), {.mode = CompileMode::kExact});
+  auto drawn = compile(checkpointed(true), {.mode = CompileMode::kExact});
+  auto inside = compile([&](const Tensor& x) { checkpointed(true)(x).sum().backward(); },
+                        {.mode = CompileMode::kExact});
+  for (uint64_t i = 0; i < 4; ++i) {
+    const auto x = [&] { return randn({5, 3}, kFloat32, {}, Generator(i)).requires_grad_(); };
+    EXPECT_NO_THROW(outside(x()).sum().backward()) << i;
+    EXPECT_NO_THROW(drawn(x()).sum().backward()) << i;
+    EXPECT_NO_THROW(inside(x())) << i;
+  }
+  EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 12);
 }
 
 // A plan that fails does not leave what it wrote.
