@@ -101,11 +101,4 @@ ContiguousScratch::ContiguousScratch(mt_ctx& ctx, const TensorView& like, mt_dty
   tensor_.flags = MT_TENSOR_CONTIGUOUS;
 }
 
-void* contiguous_data(mt_ctx& ctx, const TensorView& x) {
-  if (x.is_contiguous()) return x.raw();
-  const ContiguousScratch copy(ctx, x, x.dtype());
-  move(ctx, x, copy.view());
-  return copy.view().raw();
-}
-
 }  // namespace mytorch::cuda

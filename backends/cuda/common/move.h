@@ -27,6 +27,11 @@ class ContiguousScratch {
 };
 
 // Returns the elements of `x` in order, without gaps: its own memory, or a copy in scratch memory.
-void* contiguous_data(mt_ctx& ctx, const sdk::TensorView& x);
+inline void* contiguous_data(mt_ctx& ctx, const sdk::TensorView& x) {
+  if (x.is_contiguous()) return x.raw();
+  const ContiguousScratch copy(ctx, x, x.dtype());
+  move(ctx, x, copy.view());
+  return copy.view().raw();
+}
 
 }  // namespace mytorch::cuda
