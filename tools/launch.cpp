@@ -177,6 +177,11 @@ class Launch {
 
   void ended(const Child& child, int status) {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
+    // A signal such as SIGHUP that the launcher passed on is no failure to start again after.
+    if (passed_ != 0 && (WIFSIGNALED(status) ? WTERMSIG(status) == passed_
+                                             : WEXITSTATUS(status) == 128 + passed_)) {
+      interrupted_ = true;
+    }
     // Those that end because they were told to say nothing new.
     if (WIFSIGNALED(status) && told_ == WTERMSIG(status)) return;
     std::cerr << "mytorch launch: " << child.name << " (process " << child.pid << ", "
@@ -218,9 +223,11 @@ class Launch {
     }
     if (signal <= 0 || signal == SIGCHLD) return;
     tell(signal);
+    passed_ = signal;
     if (signal == SIGTERM || signal == SIGINT) {
       interrupted_ = true;
       if (told_ == 0) status_ = 128 + signal;
+      if (signal == SIGTERM && told_ != SIGTERM) left_ = options_.patience;
       told_ = signal;
     }
   }
@@ -229,7 +236,7 @@ class Launch {
   void watch_mpi() {
     if (!children_ended(children_[0].pid)) {
       has_ranks_ = true;
-      left_ = options_.patience;
+      left_ = std::max(options_.patience, 10.0);  // it also winds up after success
     } else if (has_ranks_ && (left_ -= 0.1) <= 0) {
       std::cerr << "mytorch launch: all ranks have ended, and " << kMpirun << " has not\n";
       status_ = 128 + SIGKILL;
@@ -246,6 +253,7 @@ class Launch {
   int status_ = 0;
   int told_ = 0;  // the signal by which the ranks were told to end
   double left_ = 0;
+  int passed_ = 0;  // the last signal that came from outside
   bool interrupted_ = false;
   bool has_ranks_ = false;  // whether mpirun has started some
 };

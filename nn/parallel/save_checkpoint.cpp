@@ -3,6 +3,8 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -129,13 +131,18 @@ struct CheckpointSave::State {
   }
 
   void start() {
-    thread = std::thread([this] {
-      write();
-      if (error.empty() && is_complete(checkpoint::fresh_folder(folder))) {
-        error = error_of([&] { checkpoint::commit_folder(folder); });
-      }
-      done.store(true, std::memory_order_release);
-    });
+    try {
+      thread = std::thread([this] {
+        write();
+        if (error.empty() && is_complete(checkpoint::fresh_folder(folder))) {
+          error = error_of([&] { checkpoint::commit_folder(folder); });
+        }
+        done.store(true, std::memory_order_release);
+      });
+    } catch (const std::system_error& e) {  // the other ranks learn of it when they agree
+      error = std::string("cannot start a thread: ") + e.what();
+      done = true;
+    }
   }
 
   // Waits for all ranks; throws on all of them if one failed.

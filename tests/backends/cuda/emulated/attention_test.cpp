@@ -634,7 +634,6 @@ TEST(Tiles, DeclineWhatTheyDoNotCompute) {
   const TestTensor wide = tensor<double>({1, 1, 8, 16}, {3, 2, 1, 0}, 1);
   EXPECT_NE(reason(wide, wide).find("bfloat16"), std::string::npos);
   const TestTensor columns = tensor<sdk::BFloat16>({1, 1, 8, 16}, {2, 3, 1, 0}, 1);
-  EXPECT_NE(reason(columns, x).find("without gaps"), std::string::npos);
   EXPECT_NE(reason(x, columns).find("output's"), std::string::npos);
   EXPECT_NE(reason(x.as_strided({1, 1, 8, 12}, {128, 128, 16, 1}), x).find("multiples"),
             std::string::npos);
