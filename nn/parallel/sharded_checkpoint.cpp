@@ -84,7 +84,7 @@ Tensor read_part(const CheckpointFiles& checkpoint, const TensorPart& part) {
     fail(ErrorCode::kShape, "[checkpoint] '", part.name, "' has shape ", shape_str(entry.shape),
          " in ", checkpoint.path(), " and ", shape_str(checkpoint::whole_sizes(part)), " here");
   }
-  const Tensor value = mytorch::empty(part.tensor.sizes(), entry.dtype);
+  Tensor value = mytorch::empty(part.tensor.sizes(), entry.dtype);
   PlaceReader(*files, name, value.itemsize(), static_cast<char*>(value.data_ptr()))
       .read(Place(part));
   return value;

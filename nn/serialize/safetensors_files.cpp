@@ -156,7 +156,7 @@ Tensor SafetensorsFiles::read(const std::string& name, int64_t first, int64_t co
     fail(ErrorCode::kValue, "[", state_->what, "] ", state_->path, ": tensor '", shown(name),
          "' has ", numel, " elements, and not ", count, " from element ", first, " on");
   }
-  const Tensor elements = fresh_host_tensor({count}, entry.dtype);
+  Tensor elements = fresh_host_tensor({count}, entry.dtype);
   reader.read(entry, first, count, fresh_data(elements));
   return elements;
 }
