@@ -4,6 +4,8 @@
 #include <cmath>
 #include <sstream>
 
+#include "graph/run/closeness.h"
+
 namespace mytorch::conformance {
 namespace {
 
@@ -256,7 +258,7 @@ std::vector<double> Tolerance::allowed(const OpRecord& op, const Arguments& argu
   std::vector<double> result(elements.size(), 0.0);
   if (exact || op.meaning == "view") return result;
   const ScalarType dtype = expected.dtype();
-  const double eps = epsilon(dtype);
+  const double eps = graph::rounding_error(dtype);
   const auto own = op.tolerance.find(dtype_name(dtype));
   const double relative =
       (own != op.tolerance.end() ? own->second : default_relative(dtype)) * factor;

@@ -180,7 +180,7 @@ double coarsest_of(const Arguments& arguments) {
   double coarsest = 0;
   for (const Tensor& argument : flat_tensors(arguments)) {
     if (is_floating_point(argument.dtype())) {
-      coarsest = std::max(coarsest, epsilon(argument.dtype()));
+      coarsest = std::max(coarsest, graph::rounding_error(argument.dtype()));
     }
   }
   return coarsest;
@@ -193,8 +193,8 @@ std::string beyond_tolerance(const Case& c, const Arguments& arguments,
   if (found.size() != expected.size()) return "another number of tensors";
   const double coarsest = coarsest_of(arguments);
   for (size_t i = 0; i < found.size(); ++i) {
-    const bool finer =
-        is_floating_point(expected[i].dtype()) && epsilon(expected[i].dtype()) < coarsest;
+    const bool finer = is_floating_point(expected[i].dtype()) &&
+                       graph::rounding_error(expected[i].dtype()) < coarsest;
     const std::string what = finer
                                  ? far_apart({found[i]}, {expected[i]}, coarsest)
                                  : difference(*c.op, arguments, found[i], expected[i], Tolerance{});

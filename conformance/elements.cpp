@@ -44,19 +44,6 @@ T from_double(double value) {
 
 }  // namespace
 
-double epsilon(ScalarType dtype) {
-  switch (to_real(dtype)) {
-    case kFloat16:
-      return 0x1p-10;
-    case kBFloat16:
-      return 0x1p-7;
-    case kFloat32:
-      return 0x1p-23;
-    default:
-      return 0x1p-52;
-  }
-}
-
 void store(const Element& value, ScalarType dtype, char* memory, int64_t index) {
   if (is_complex(dtype)) {
     store(Element::of_float(value.as_double()), to_real(dtype), memory, 2 * index);

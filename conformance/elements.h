@@ -29,8 +29,6 @@ struct Element {
 // values out of range become 0.
 void store(const Element& value, ScalarType dtype, char* memory, int64_t index);
 Element load(ScalarType dtype, const char* memory, int64_t index);
-// Returns the distance of 1 from the next larger number of a floating type.
-double epsilon(ScalarType dtype);
 // Returns the value after it is stored as `dtype` and loaded again.
 Element round_trip(const Element& value, ScalarType dtype);
 

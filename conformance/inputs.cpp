@@ -12,6 +12,7 @@
 
 #include "conformance/arguments.h"
 #include "conformance/elements.h"
+#include "graph/run/closeness.h"
 #include "mytorch/error.h"
 #include "mytorch/tensor.h"
 #include "mytorch/tensor_impl.h"
@@ -231,7 +232,8 @@ void apply_twist(const Source& source, const Json& spec, ScalarType dtype,
     if (std::isfinite(e.as_double())) most = std::max(most, std::abs(e.as_double()));
   }
   for (Element& e : *elements) {
-    e = Element::of_float(e.as_double() + errors.uniform(-2, 2) * epsilon(dtype) * most);
+    e = Element::of_float(e.as_double() +
+                          errors.uniform(-2, 2) * graph::rounding_error(dtype) * most);
   }
 }
 

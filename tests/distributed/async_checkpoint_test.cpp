@@ -14,7 +14,7 @@
 #include "mytorch/nn/parallel/sharded_checkpoint.h"
 #include "mytorch/nn/serialize.h"
 #include "tests/nn/data/file_size_limit.h"
-#include "tests/nn/data/temp_directory.h"
+#include "tests/nn/parallel/checkpoint_folder.h"
 #include "tests/nn/parallel/ranks.h"
 
 namespace mytorch::nn {
@@ -22,35 +22,17 @@ namespace {
 
 namespace files = std::filesystem;
 using mytorch::testing::FileSizeLimit;
-using mytorch::testing::TempDirectory;
 using ranks::expect;
 using ranks::expect_close;
 using ranks::expect_error;
 
-class AsyncCheckpoint : public ::testing::Test {
+class AsyncCheckpoint : public CheckpointFolder {
  protected:
-  std::string path() const { return directory_.file("saved"); }
-  std::vector<std::string> names() const {
-    std::vector<std::string> names = directory_.names();
-    std::sort(names.begin(), names.end());
-    return names;
-  }
-  // Elements [0, 4) of "x", of which two ranks have two each.
-  static TensorPart part(const distributed::Group& g, double first) {
-    const Tensor x = mytorch::arange(2).to(kFloat32) + (first + 2 * g.rank());
-    return {"x", {4}, 0, 2 * g.rank(), 2 * g.rank() + 2, x};
-  }
-  double load() const {
-    const Tensor x = mytorch::zeros({4});
-    load_parts(path(), {{"x", {4}, TensorPart::kWhole, 0, 0, x}});
-    return x[0].item<double>();
-  }
   static Sequential net_of(double seed) {
     Sequential net(Linear(6, 10), Tanh(), Linear(10, 5));
     ranks::set_parameters(net, seed);
     return net;
   }
-  TempDirectory directory_;
 };
 
 TEST_F(AsyncCheckpoint, HasTheValuesOfTheCall) {

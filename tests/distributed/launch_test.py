@@ -106,6 +106,20 @@ launched = processes.start(
 assert launched.stdout.readline() == "up\n"
 launched.send_signal(signal.SIGTERM)
 assert launched.wait(20) == 143 and launched.stdout.read() == ""
+# It may finish what it does, and a signal of which the ranks end is none to start them again after.
+for sent, script, status, said in (
+    (signal.SIGTERM, 'trap "sleep 1; echo saved; exit 0" TERM; echo up; while :; do sleep 0.1; done', 143, "saved\n"),
+    (signal.SIGHUP, "echo up; exec sleep 50", 129, ""),
+):
+    launched = processes.start(
+        [mytorch, "launch", "--no-mpi", "--ranks", "1", "--restarts", "5", "sh", "-c", script],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert launched.stdout.readline() == "up\n"
+    launched.send_signal(sent)
+    ended, found = launched.wait(30), launched.stdout.read()
+    assert ended == status and found == said, (sent, ended, found)
 
 # Signals are passed on.
 launched = processes.start(

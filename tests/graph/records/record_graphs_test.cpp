@@ -15,6 +15,7 @@
 #include "conformance/catalog.h"
 #include "conformance/compare.h"
 #include "conformance/elements.h"
+#include "graph/run/closeness.h"
 #include "graph/run/same_bits.h"
 #include "mytorch/compile.h"
 #include "mytorch/error.h"
@@ -167,7 +168,7 @@ class Spread {
     first_gradient_ = run_graph(forward, inputs_of(forward), options).size();
     for (const auto& [number, value] : values) {
       if (is_floating_point(value.dtype())) {
-        coarsest_ = std::max(coarsest_, epsilon(value.dtype()));
+        coarsest_ = std::max(coarsest_, graph::rounding_error(value.dtype()));
       }
     }
     for (const GraphCall& call : graph.calls) {
@@ -175,9 +176,10 @@ class Spread {
       for (const GraphArgument& each : call.arguments) {
         for (const int number : each.values) {
           const auto at = values.find(number);
-          rounds_inside_ = rounds_inside_ || (composite && at != values.end() &&
-                                              is_floating_point(at->second.dtype()) &&
-                                              epsilon(at->second.dtype()) > epsilon(kFloat32));
+          rounds_inside_ =
+              rounds_inside_ ||
+              (composite && at != values.end() && is_floating_point(at->second.dtype()) &&
+               graph::rounding_error(at->second.dtype()) > graph::rounding_error(kFloat32));
         }
       }
     }
@@ -232,7 +234,7 @@ class Spread {
       // Products of small numbers are subnormal, where errors are absolute.
       const double spacing = x.dtype() == kFloat16 ? 0x1p-24 : 0x1p-126;
       for (const Element& each : elements) {
-        allowed.push_back(16 * epsilon(x.dtype()) * each.size() + spacing);
+        allowed.push_back(16 * graph::rounding_error(x.dtype()) * each.size() + spacing);
       }
     }
     std::vector<double> errors;
@@ -250,7 +252,7 @@ class Spread {
     if (!y.requires_grad()) return y;
     const uint64_t seed = random.next();
     // Also one of a finer type may cancel with one that was rounded to the coarsest.
-    const double size = 16 * std::max(epsilon(x.dtype()), coarsest_);
+    const double size = 16 * std::max(graph::rounding_error(x.dtype()), coarsest_);
     y.register_hook([seed, size](const Tensor& gradient) {
       if (gradient.numel() == 0) return gradient;
       const Tensor wide = gradient.to(kFloat64);
@@ -270,9 +272,9 @@ class Spread {
       const auto* operand = std::get_if<Tensor>(&value.variant());
       if (operand == nullptr || !operand->defined() || !is_floating_point(operand->dtype()))
         continue;
-      coarsest = std::max(coarsest, epsilon(operand->dtype()));
+      coarsest = std::max(coarsest, graph::rounding_error(operand->dtype()));
     }
-    if (coarsest <= epsilon(dtype)) return;
+    if (coarsest <= graph::rounding_error(dtype)) return;
     for (const Element& each : elements) {
       if (std::isfinite(each.d)) largest = std::max(largest, std::abs(each.d));
     }

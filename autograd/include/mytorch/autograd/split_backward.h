@@ -20,8 +20,9 @@ struct Parked;
 // Together, both do what backward does, except that the inputs' grads remain as they are. No
 // gradient is computed twice: the first part keeps what arrives at operations whose other operands
 // lead to leaves, and the second one begins there. An operation that gives all its gradients at
-// once, such as a Function or a compiled function, computes them in the first part. Only a function
-// under `checkpoint` whose saved values both parts read is recomputed by both. What an operation
+// once, such as a Function or a compiled function, computes them in the first part; a Function that
+// leaves some undefined there is called again for these. Only a function under `checkpoint` whose
+// saved values both parts read is recomputed by both. What an operation
 // has saved is freed as soon as no part needs it any more. Hooks on tensors run once, with the part
 // that computes their gradients.
 class SplitBackward {
