@@ -80,6 +80,21 @@ bool unshared(const Tensor& gradient) {
          impl->storage->refs.load(std::memory_order_acquire) == 1 + kept_memory;
 }
 
+// Returns whether the gradient is a view of all of a tensor that nothing else refers to, as the
+// backward of views gives it.
+bool is_lone_view(const Tensor& gradient) {
+  const TensorImpl* impl = gradient.impl();
+  const TensorImpl* base = impl->base;
+  return base != nullptr && !recording_graph() && impl->refs.load(std::memory_order_acquire) == 1 &&
+         base->refs.load(std::memory_order_acquire) == 1 &&
+         impl->storage->refs.load(std::memory_order_acquire) == 1 &&
+         static_cast<uint64_t>(gradient.nbytes()) == impl->storage->bytes;
+}
+
+bool has_layout_of(const Tensor& gradient, const TensorImpl& tensor) {
+  return gradient.is_contiguous() || gradient.strides() == tensor.strides();
+}
+
 }  // namespace
 
 bool is_writable(const Tensor& gradient) {
@@ -102,9 +117,10 @@ void accumulate_grad(const TensorImpl* tensor, Tensor* grad, Tensor&& gradient) 
   }
   if (recording) {
     *grad = op::clone(gradient);
-  } else if (unshared(gradient) &&
-             (gradient.is_contiguous() || gradient.strides() == tensor->strides())) {
+  } else if (unshared(gradient) && has_layout_of(gradient, *tensor)) {
     *grad = std::move(gradient);
+  } else if (is_lone_view(gradient) && has_layout_of(gradient, *tensor)) {
+    *grad = gradient.detach();  // a tensor of its own, with the memory of the base
   } else {
     *grad = op::contiguous_copy(gradient);
   }

@@ -29,11 +29,41 @@ void add_gradient(Tensor* sum, Tensor&& gradient) {
   }
 }
 
-bool add_gradient_of_part(const Node& node, const Tensor& gradient, Tensor* sum) {
+namespace {
+
+// Makes the gradient of a whole from that of its first part.
+bool begin_whole(const Node& node, const Tensor& gradient, const GradInfo& info, Tensor* sum,
+                 Wholes* wholes) {
+  if (grad_enabled() || info.ndim < 1 || is_batched(gradient.impl())) return false;
+  const Device device(info.device.type, info.device.index);
+  if (gradient.dtype() != info.dtype || gradient.device() != device) return false;
+  const Tensor whole = op::empty(info.sizes(), info.dtype, device);
+  const Tensor part = node.part_of(whole);
+  const std::optional<Slice> slice = slice_of(whole, part);
+  if (!slice.has_value() || !(part.sizes() == gradient.sizes())) return false;
+  op::copy_(part, gradient);
+  *sum = whole;
+  wholes->begin(sum, *slice);
+  return true;
+}
+
+}  // namespace
+
+bool add_gradient_of_part(const Node& node, const Tensor& gradient, const GradInfo& info,
+                          Tensor* sum, Wholes* wholes) {
+  if (!sum->defined()) return begin_whole(node, gradient, info, sum, wholes);
   if (!can_add_to(*sum)) return false;
   if (sum->dtype() != gradient.dtype() || sum->device() != gradient.device()) return false;
   const Tensor part = node.part_of(*sum);
   if (!(part.sizes() == gradient.sizes()) || has_internal_overlap(*part.impl())) return false;
+  if (!wholes->empty()) {
+    const std::optional<Slice> slice = slice_of(*sum, part);
+    if (slice.has_value() && wholes->take(sum, *slice)) {
+      op::copy_(part, gradient);
+      return true;
+    }
+    wholes->complete(sum);
+  }
   op::add_(part, gradient);
   return true;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "autograd/access.h"
+#include "autograd/engine/wholes.h"
 
 namespace mytorch::autograd {
 
@@ -9,9 +10,10 @@ namespace mytorch::autograd {
 void add_gradient(Tensor* sum, Tensor&& gradient);
 
 // Adds the gradient of a node of kind kPart to its part of `sum`, the gradient of the whole so far,
-// which is defined. Returns false, and does nothing, if the sum must not be written, or if the part
-// repeats elements.
-bool add_gradient_of_part(const Node& node, const Tensor& gradient, Tensor* sum);
+// which `info` describes. Without one, or where no other part has been, the part is copied. Returns
+// false, and does nothing, if the sum must not be written, or if the part repeats elements.
+bool add_gradient_of_part(const Node& node, const Tensor& gradient, const GradInfo& info,
+                          Tensor* sum, Wholes* wholes);
 
 // Returns the gradient along edge i of a node, reduced over broadcast dimensions and converted to
 // the type of the input.

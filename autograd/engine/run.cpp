@@ -133,6 +133,9 @@ void queue_callback(std::function<void()> function) {
 [[gnu::always_inline]] inline void Task::process(NodeState& state, Tensor* out) {
   Node* node = state.node;
   Tensor* grads = state.grads();
+  if (!wholes_.empty()) [[unlikely]] {
+    for (uint32_t i = 0; i < node->num_inputs(); ++i) wholes_.complete(&grads[i]);
+  }
   const bool is_leaf = NodeAccess::is_leaf(node);
   if (options_.ends_at_captures) [[unlikely]] {
     for (int32_t c = state.captures; c >= 0; c = captures_[c].next) {
@@ -175,13 +178,15 @@ bool Task::add_to_whole(NodeState& state) {
   const Edge& edge = state.node->edges()[0];
   NodeState* to = edge.node != nullptr ? find(edge.node) : nullptr;
   if (to == nullptr || !to->reached) return false;
+  const GradInfo& info = edge.node->infos()[edge.input];
   Tensor* sum = &to->grads()[edge.input];
-  if (!sum->defined()) return false;
   Tensor& gradient = state.grads()[0];
-  if (device_.type <= MT_DEVICE_CPU) return add_gradient_of_part(*state.node, gradient, sum);
+  if (device_.type <= MT_DEVICE_CPU) {
+    return add_gradient_of_part(*state.node, gradient, info, sum, &wholes_);
+  }
   wait_for_current(*edge.node);  // the whole may be a leaf, with a stream of its own
   StreamScope stream(*edge.node);
-  if (!add_gradient_of_part(*state.node, gradient, sum)) return false;
+  if (!add_gradient_of_part(*state.node, gradient, info, sum, &wholes_)) return false;
   gradient = Tensor();  // on the stream that has read it
   return true;
 }
@@ -222,7 +227,10 @@ void Task::execute(NodeState& state, Ready&& ready) {
         if (kShared || device_.type > MT_DEVICE_CPU) [[unlikely]] {
           add_on_stream(*to, edges[i].input, std::move(out[i]));
         } else {
-          add_gradient(&to->grads()[edges[i].input], std::move(out[i]));
+          Tensor* sum = &to->grads()[edges[i].input];
+          if (!wholes_.empty()) [[unlikely]]
+            wholes_.complete(sum);
+          add_gradient(sum, std::move(out[i]));
         }
       }
       if (--to->dependencies == 0) ready(to);

@@ -218,6 +218,7 @@ void Task::add_on_stream(NodeState& state, uint32_t input, Tensor&& gradient) {
   wait_for_current(*state.node);
   StreamScope stream(*state.node);
   Tensor own = std::move(gradient);  // let go on the stream that reads it
+  wholes_.complete(&state.grads()[input]);
   add_gradient(&state.grads()[input], std::move(own));
 }
 

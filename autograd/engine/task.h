@@ -14,6 +14,7 @@
 #include "autograd/access.h"
 #include "autograd/engine/parked.h"
 #include "autograd/engine/streams.h"
+#include "autograd/engine/wholes.h"
 #include "mytorch/autograd/node.h"
 
 namespace mytorch::autograd {
@@ -139,7 +140,7 @@ class Task {
   // again for them.
   bool apply_and_park(NodeState& state, Tensor* out);
   // Adds the gradient of a part of a tensor to what the tensor has so far, in place of apply, which
-  // makes zeros of its size. Returns whether it did.
+  // makes a tensor of its size. Returns whether it did.
   bool add_to_whole(NodeState& state);
   // Adds to a gradient of a node, on the node's stream, after making it wait for the current one.
   void add_on_stream(NodeState& state, uint32_t input, Tensor&& gradient);
@@ -171,6 +172,7 @@ class Task {
   std::vector<GradientCapture> captures_;
   std::vector<CountedEdge> accumulated_;
   std::vector<Parked::Part*> parts_;
+  Wholes wholes_;  // among the gradients of the states
   std::unique_ptr<Shared> shared_;
 };
 

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/gradcheck.h"
 #include "mytorch/autograd/vmap.h"
 #include "mytorch/ops.h"
+#include "mytorch/profiler.h"
 #include "tests/autograd/util.h"
 #include "tests/graph/device.h"
 
@@ -74,6 +76,81 @@ TEST(Parts, AddUpInAnyOrder) {
         autograd::grad({total(all, inner)}, {inner}, {}, {.create_graph = true});
     EXPECT_EQ(values(recorded[0]), expected) << i;
   }
+}
+
+// Leaves memory that is not zero to whom allocates as much next.
+void spoil_memory(IntList sizes) { (void)full(sizes, std::nan(""), kFloat64, test_device()); }
+
+// Every other, overlapping, neighboring and missing slices, with and without their dimension.
+TEST(Parts, WhatNoneCoversIsZero) {
+  const std::vector<std::vector<std::pair<int64_t, int64_t>>> cases = {
+      {{2, 3}},         {{0, 1}, {4, 5}}, {{4, 5}, {3, 4}, {2, 3}}, {{1, 3}, {2, 5}},
+      {{0, 5}, {1, 2}}, {{3, 5}, {0, 2}}, {{0, 2}, {2, 4}, {4, 5}}, {{1, 2}, {3, 4}, {2, 3}},
+      {{2, 2}}};
+  for (const auto& slices : cases) {
+    for (const int64_t dim : {0, 1, 2}) {
+      const Tensor x = numbers({5, 5, 5}).requires_grad_();
+      const Tensor inner = x * 1.0;
+      Tensor sums = zeros({}, kFloat64, test_device());
+      Values expected(125, 0);
+      for (size_t i = 0; i < slices.size(); ++i) {
+        const auto [begin, end] = slices[i];
+        const double weight = static_cast<double>(i + 1);
+        const bool one = end == begin + 1 && i % 2 == 0;
+        const Tensor part = one ? inner.select(dim, begin) : inner.slice(dim, begin, end);
+        sums = sums + sum(part * weight);
+        const int64_t stride = dim == 0 ? 25 : dim == 1 ? 5 : 1;
+        for (int64_t at = 0; at < 125; ++at) {
+          const int64_t place = at / stride % 5;
+          if (place >= begin && place < end) expected[static_cast<size_t>(at)] += weight;
+        }
+      }
+      spoil_memory({5, 5, 5});
+      sums.backward();
+      EXPECT_EQ(values(x.grad()), expected) << "dim " << dim << ", first " << slices[0].first;
+    }
+  }
+}
+
+// The gradients of pieces of a tensor are joined by one copy of each.
+TEST(Parts, OfAChunkAreCopied) {
+  const Tensor x = numbers({4, 6}).requires_grad_();
+  const Tensor inner = x * 1.0;
+  Tensor sums = zeros({}, kFloat64, test_device());
+  for (const Tensor& piece : inner.chunk(3, 1)) sums = sums + sum(piece * piece);
+  profiler::Profile profile;
+  sums.backward();
+  profile.stop();
+  uint64_t copies = 0;
+  for (const auto& time : profile.times()) {
+    EXPECT_TRUE(time.op != "add_.Tensor" && time.op != "fill_.Scalar" && time.op != "zero_")
+        << time.op;
+    if (time.op == "copy_") copies += time.calls;
+  }
+  EXPECT_EQ(copies, 3);
+  EXPECT_EQ(values(x.grad()), values(x * 2.0));
+}
+
+// The backward of a view of all elements gives a view, whose memory becomes that of the leaf's
+// grad.
+TEST(Parts, ThatAreAllElementsAreNotCopied) {
+  const Tensor x = numbers({4, 6}).requires_grad_();
+  const Tensor loss = sum(x.view({24}) * 2.0);
+  profiler::Profile profile;
+  loss.backward();
+  profile.stop();
+  for (const auto& time : profile.times()) EXPECT_NE(time.op, "copy_");
+  EXPECT_EQ(values(x.grad()), Values(24, 2));
+  EXPECT_FALSE(x.grad().is_view());
+  // Not so where somebody else has the memory.
+  const Tensor y = numbers({4, 6}).requires_grad_(), seed = numbers({24});
+  y.view({24}).backward(seed);
+  y.grad().fill_(7.0);
+  EXPECT_EQ(values(seed), values(numbers({24})));
+  // Nor where the memory holds more.
+  const Tensor z = numbers({2, 3}).requires_grad_();
+  sum(cat(std::vector<Tensor>{z.view({6}), z.view({6})}) * numbers({12})).backward();
+  EXPECT_EQ(values(z.grad()), (Values{6, 8, 10, 12, 14, 16}));
 }
 
 TEST(Parts, OfPartsAndOfOtherTypes) {
