@@ -26,6 +26,7 @@ const std::map<std::string, NotInGraphs>& operators() {
       {"empty_permuted", {kMemory, false}},
       {"empty_strided", {kMemory, false}},
       {"equal", {kValues, true}},
+      {"grouped_mm", {kValues, true}},
       {"gru.data", {kValues, false}},
       {"histc", {kValues, true}},
       {"histogram.bin_ct", {kValues, true}},

@@ -119,6 +119,8 @@ std::vector<Tensor> cat_backward(const Tensor& grad, const std::vector<Dims>& sh
 // Returns x * factor; x itself if the factor is 1.
 Tensor maybe_multiply(const Tensor& x, const Scalar& factor);
 Tensor linear_backward_input(const Tensor& grad, const Tensor& weight);
+Tensor grouped_mm_backward_mat2(const Tensor& grad, const Tensor& self, const Tensor& mat2,
+                                IntList offs);
 Tensor linear_backward_weight(const Tensor& grad, const Tensor& input, IntList weight_shape);
 // `product` is linear(input, weight, bias), or empty if it was not saved.
 Tensors<2> linear_gelu_double_backward(const Tensor* grads, const Tensor& grad_output,

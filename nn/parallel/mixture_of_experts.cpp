@@ -19,9 +19,9 @@
 #include "mytorch/ops/div.h"
 #include "mytorch/ops/empty.h"
 #include "mytorch/ops/full.h"
+#include "mytorch/ops/grouped_mm.h"
 #include "mytorch/ops/index_select.h"
 #include "mytorch/ops/logsumexp.h"
-#include "mytorch/ops/matmul.h"
 #include "mytorch/ops/mul.h"
 #include "mytorch/ops/remainder.h"
 #include "mytorch/ops/scatter.h"
@@ -29,6 +29,7 @@
 #include "mytorch/ops/sum.h"
 #include "mytorch/ops/to.h"
 #include "mytorch/ops/topk.h"
+#include "mytorch/ops/transpose.h"
 #include "mytorch/ops/zeros.h"
 #include "nn/functional/options.h"
 
@@ -70,6 +71,24 @@ Routes routes_of(const Tensor& experts_of_choices, int64_t experts, int64_t capa
   }
   routes.kept = mytorch::cat(kept, 0);
   return routes;
+}
+
+// Returns the rows of tokens from several ranks, in the order of the `here` experts, and where each
+// of them goes. `coming` is how many there are, in the order of ranks, then experts.
+std::pair<std::vector<int64_t>, std::vector<int64_t>> order_by_expert(
+    const std::vector<int64_t>& coming, size_t here) {
+  std::vector<int64_t> first(coming.size());
+  std::exclusive_scan(coming.begin(), coming.end(), first.begin(), int64_t{0});
+  std::vector<int64_t> order, place(static_cast<size_t>(sum_of(coming)));
+  for (size_t e = 0; e < here; ++e) {
+    for (size_t i = e; i < coming.size(); i += here) {
+      for (int64_t row = first[i]; row < first[i] + coming[i]; ++row) {
+        place[static_cast<size_t>(row)] = static_cast<int64_t>(order.size());
+        order.push_back(row);
+      }
+    }
+  }
+  return {std::move(order), std::move(place)};
 }
 
 }  // namespace
@@ -123,22 +142,15 @@ void MixtureOfExperts::reset_parameters() {
 }
 
 Tensor MixtureOfExperts::compute(const Tensor& tokens, const std::vector<int64_t>& rows) {
-  std::vector<Tensor> results;
-  int64_t first = 0;
-  for (size_t e = 0; e < rows.size(); ++e) {
-    const auto expert = static_cast<int64_t>(e);
-    const Tensor x = tokens.narrow(0, first, rows[e]);
-    first += rows[e];
-    // An expert without tokens takes part, too: its gradient is 0 rather than absent.
-    Tensor h = mytorch::matmul(x, up.select(0, expert).t());
-    if (options_.gated) {
-      h = mytorch::mul(options_.activation(h.narrow(1, 0, hidden_)), h.narrow(1, hidden_, hidden_));
-    } else {
-      h = options_.activation(h);
-    }
-    results.push_back(mytorch::matmul(h, down.select(0, expert).t()));
+  std::vector<int64_t> ends(rows.size());
+  std::partial_sum(rows.begin(), rows.end(), ends.begin());
+  Tensor h = mytorch::grouped_mm(tokens, up.transpose(1, 2), IntList(ends));
+  if (options_.gated) {
+    h = mytorch::mul(options_.activation(h.narrow(1, 0, hidden_)), h.narrow(1, hidden_, hidden_));
+  } else {
+    h = options_.activation(h);
   }
-  return mytorch::cat(results, 0);
+  return mytorch::grouped_mm(h, down.transpose(1, 2), IntList(ends));
 }
 
 Tensor MixtureOfExperts::compute_on_ranks(const Tensor& tokens, const std::vector<int64_t>& rows) {
@@ -163,23 +175,16 @@ Tensor MixtureOfExperts::compute_on_ranks(const Tensor& tokens, const std::vecto
   }
   const Tensor arrived =
       mytorch::all_to_all_single(tokens, IntList(received), IntList(sent), group);
-  // They are in the order of ranks, then experts; experts compute theirs together.
-  std::vector<int64_t> first(coming.size());
-  std::exclusive_scan(coming.begin(), coming.end(), first.begin(), int64_t{0});
-  std::vector<int64_t> order, place(static_cast<size_t>(sum_of(coming)));
-  for (size_t e = 0; e < here; ++e) {
-    for (size_t r = 0; r < ranks; ++r) {
-      const size_t i = r * here + e;
-      for (int64_t row = first[i]; row < first[i] + coming[i]; ++row) {
-        place[static_cast<size_t>(row)] = static_cast<int64_t>(order.size());
-        order.push_back(row);
-      }
-    }
+  Tensor results;
+  if (ranks == 1 || here == 1) {
+    results = compute(arrived, of_experts);
+  } else {
+    // They are in the order of ranks, then experts; experts compute theirs together.
+    const auto [order, place] = order_by_expert(coming, here);
+    const Device device = tokens.device();
+    const Tensor by_expert = mytorch::index_select(arrived, 0, to_device(order, device));
+    results = mytorch::index_select(compute(by_expert, of_experts), 0, to_device(place, device));
   }
-  const Device device = tokens.device();
-  const Tensor by_expert = mytorch::index_select(arrived, 0, to_device(order, device));
-  const Tensor results =
-      mytorch::index_select(compute(by_expert, of_experts), 0, to_device(place, device));
   return mytorch::all_to_all_single(results, IntList(sent), IntList(received), group);
 }
 
@@ -209,12 +214,15 @@ Tensor MixtureOfExperts::forward(const Tensor& input) {
   const Tensor results = options_.group.defined() ? compute_on_ranks(dispatched, routes.rows)
                                                   : compute(dispatched, routes.rows);
   // The result of each choice, (top_k, tokens, width); a row of zeros stands for those dropped.
-  const Tensor nothing = mytorch::zeros({1, width_}, results.dtype(), results.device());
+  Tensor rows_of_results = results;
+  if (dropped_ > 0) {
+    const Tensor nothing = mytorch::zeros({1, width_}, results.dtype(), results.device());
+    rows_of_results = mytorch::cat({results, nothing}, 0);
+  }
   const Tensor row_of =
       mytorch::scatter(mytorch::full({n * k}, kept, kInt64, input.device()), 0, routes.kept,
                        mytorch::arange(kept, kInt64, input.device()));
-  const Tensor of_choices =
-      mytorch::index_select(mytorch::cat({results, nothing}, 0), 0, row_of).view({k, n, width_});
+  const Tensor of_choices = mytorch::index_select(rows_of_results, 0, row_of).view({k, n, width_});
   const Tensor weight = weights.t().unsqueeze(-1).to(results.dtype());
   const Tensor sum = mytorch::sum(mytorch::mul(of_choices, weight), IntList{0});
 

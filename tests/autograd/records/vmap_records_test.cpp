@@ -317,7 +317,8 @@ TEST(VmapOfRecords, HasTheGradientsOfALoop) {
     if (op.name == "quantile" || op.name == "nanquantile" || op.name == "segment_reduce") continue;
     if (op.name == "narrow.Tensor" || op.name == "tensor_split.tensor_indices_or_sections")
       continue;
-    if (op.name.starts_with("ctc_loss.") || op.name == "embedding_bag") continue;
+    if (op.name.starts_with("ctc_loss.") || op.name == "grouped_mm" || op.name == "embedding_bag")
+      continue;
     if (op.name == "istft") continue;  // reads whether windows leave gaps
     if (op.name.ends_with(".data")) continue;
     for (const Case& c : cases_of(op)) {
