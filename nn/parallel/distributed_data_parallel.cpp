@@ -10,10 +10,14 @@
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/callback.h"
 #include "mytorch/autograd/node.h"
+#include "mytorch/ops/all_reduce.h"
+#include "mytorch/ops/broadcast.h"
 #include "mytorch/ops/cat.h"
 #include "mytorch/ops/copy_.h"
 #include "mytorch/ops/empty.h"
+#include "mytorch/ops/reshape.h"
 #include "mytorch/ops/to.h"
+#include "mytorch/ops/view.h"
 #include "mytorch/ops/zero_.h"
 #include "mytorch/ops/zeros.h"
 
@@ -100,7 +104,9 @@ struct DistributedDataParallel::Reducer {
   void arrived(size_t number) {
     if (!sync) return;
     // Before anything is noted: a refusal in the middle of a backward would spoil the next one.
-    if (order.empty() && !begun) check_effect("DistributedDataParallel", "reduces gradients");
+    if (order.empty() && !begun) {
+      if (const char* why = not_in_graphs()) check_effect("DistributedDataParallel", why);
+    }
     if (options.static_graph) {
       arrived_again(number);
       return;
@@ -124,6 +130,21 @@ struct DistributedDataParallel::Reducer {
     }
     reduce_ready();
     if (order.size() == parameters.size()) finish();
+  }
+
+  // Returns what a graph cannot repeat, or null.
+  const char* not_in_graphs() const {
+    if (options.hook) return "reduces gradients by a hook";
+    if (joining) return "reduces gradients within join()";
+    if (options.static_graph) {
+      return expected.empty() ? "reduces the gradients of a first backward, which tells what "
+                                "static_graph keeps: make one step before"
+                              : nullptr;
+    }
+    if (options.find_unused_parameters) {
+      return "reduces gradients of parameters that find_unused_parameters finds in each backward";
+    }
+    return nullptr;
   }
 
   // With static_graph: a parameter has one of its gradients.
@@ -214,7 +235,7 @@ struct DistributedDataParallel::Reducer {
     came[number] = true;
     if (parameters[number].grad().defined()) {
       used[number] = true;
-    } else {
+    } else if (!recording_graph()) {
       const NoGradGuard no_grad;
       const auto [index, member] = places[number];
       buckets[index].views[member].zero_();
@@ -237,7 +258,34 @@ struct DistributedDataParallel::Reducer {
     result.is_last = &bucket == &buckets.back();
     return result;
   }
+  // While a function is recorded: the reduction is a node of the graph, whose result has the
+  // gradients.
+  void reduce_in_graph(const Bucket& bucket) {
+    const NoGradGuard no_grad;
+    std::vector<Tensor> parts;
+    for (const size_t number : bucket.members) {
+      const Tensor &parameter = parameters[number], grad = parameter.grad();
+      parts.push_back(grad.defined() ? grad.detach().to(parameter.dtype()).reshape({-1})
+                                     : mytorch::zeros({parameter.numel()}, parameter.dtype(),
+                                                      parameter.device()));
+    }
+    const Tensor sum =
+        mytorch::all_reduce(parts.size() == 1 ? parts[0] : mytorch::cat(parts), "avg", group);
+    int64_t at = 0;
+    for (const size_t number : bucket.members) {
+      const Tensor& parameter = parameters[number];
+      if (parameter.grad().defined() || (!anywhere.empty() && anywhere[number])) {
+        parameter.set_grad(sum.narrow(0, at, parameter.numel()).view(parameter.sizes()));
+      }
+      at += parameter.numel();
+    }
+  }
+
   void reduce(Bucket& bucket) {
+    if (recording_graph()) {
+      reduce_in_graph(bucket);
+      return;
+    }
     take_gradients(bucket);
     const bool all = !joining || !join_options.average_over_active || active == group.size();
     const double scale = 1.0 / (all ? group.size() : active);
@@ -269,13 +317,15 @@ struct DistributedDataParallel::Reducer {
       if (bucket.complete) std::exchange(bucket.complete, nullptr)();
       bucket.ready = 0;
     }
-    if (options.find_unused_parameters || options.static_graph) share_used();
+    const bool recorded = recording_graph();
+    if (!recorded && (options.find_unused_parameters || options.static_graph)) share_used();
     next = 0;
     begun = false;
     came.assign(parameters.size(), false);
     unused.assign(parameters.size(), false);
     used.assign(parameters.size(), false);
-    if (!std::exchange(rebuilt, true)) rebuild();
+    // Not in a function that is recorded: the other ranks may be replaying it.
+    if (!recorded && !std::exchange(rebuilt, true)) rebuild();
     order.clear();
   }
 
@@ -455,7 +505,13 @@ void DistributedDataParallel::begin() {
   if (r.joining) r.announce(true);
   if (!r.options.broadcast_buffers || !module_.training()) return;
   const NoGradGuard no_grad;
-  for (const Tensor& buffer : r.buffers) r.group.broadcast(buffer, r.source);
+  for (const Tensor& buffer : r.buffers) {
+    if (recording_graph()) {
+      buffer.copy_(mytorch::broadcast(buffer, r.source, r.group));
+    } else {
+      r.group.broadcast(buffer, r.source);
+    }
+  }
 }
 
 void DistributedDataParallel::find_unused(const std::vector<Tensor>& results) {

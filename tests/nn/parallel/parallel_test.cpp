@@ -6,6 +6,9 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "mytorch/compile.h"
 #include "mytorch/distributed.h"
@@ -91,8 +94,10 @@ INSTANTIATE_TEST_SUITE_P(Ranks, DataParallel,
                                             ::testing::Values<int64_t>(16, 600, 1 << 20)));
 
 // Returns the losses of some steps of training, each one call of a function.
-std::vector<double> losses_with(const distributed::Group& world, bool compiled,
+enum class Step { kEager, kCompiled, kWithBreaks };
+std::vector<double> losses_with(const distributed::Group& world, Step way,
                                 DistributedDataParallelOptions options) {
+  const bool static_graph = options.static_graph;
   Net net;
   set_parameters(net, 0);
   DistributedDataParallel parallel(net, std::move(options));
@@ -104,13 +109,21 @@ std::vector<double> losses_with(const distributed::Group& world, bool compiled,
     optimizer.step();
     return loss.detach();
   };
-  auto step = mytorch::compile(function, {.allow_breaks = true});
+  auto step = mytorch::compile(function, {.allow_breaks = way == Step::kWithBreaks});
   std::vector<double> losses;
   for (int i = 0; i < 6; ++i) {
     const Data data = batch(i, world.rank() * 4, 4);
-    losses.push_back((compiled ? step(data.x, data.y) : function(data.x, data.y)).item<double>());
+    // The first step is eager where it tells which parameters take part.
+    const bool eager = way == Step::kEager || (i == 0 && static_graph);
+    losses.push_back((eager ? function(data.x, data.y) : step(data.x, data.y)).item<double>());
   }
-  if (compiled) ranks::expect(step.stats().replayed_segments > 0, "nothing was replayed");
+  if (way == Step::kWithBreaks) {
+    ranks::expect(step.stats().replayed_segments + step.stats().replayed > 0,
+                  "nothing was replayed");
+  }
+  if (way == Step::kCompiled) {
+    ranks::expect(step.stats().recorded == 1 && step.stats().replayed >= 4, "replays");
+  }
   return losses;
 }
 
@@ -121,8 +134,8 @@ TEST(DistributedDataParallel, TrainsInACompiledStepWithBreaks) {
       for (const int64_t bucket : {16, 1 << 20}) {
         const DistributedDataParallelOptions options = {
             .bucket_bytes = bucket, .first_bucket_bytes = bucket, .find_unused_parameters = unused};
-        const std::vector<double> expected = losses_with(world, false, options);
-        const std::vector<double> found = losses_with(world, true, options);
+        const std::vector<double> expected = losses_with(world, Step::kEager, options);
+        const std::vector<double> found = losses_with(world, Step::kWithBreaks, options);
         for (size_t i = 0; i < expected.size(); ++i) {
           ranks::expect_close(found[i], expected[i], 1e-5, "step " + std::to_string(i));
         }
@@ -131,30 +144,89 @@ TEST(DistributedDataParallel, TrainsInACompiledStepWithBreaks) {
   });
 }
 
-TEST(DistributedDataParallel, IsRefusedInACompiledStepWithoutBreaks) {
+// Reductions are nodes of the graph.
+TEST(DistributedDataParallel, TrainsInACompiledStep) {
+  for (const int ranks : {1, 2, 3}) {
+    distributed::run_local(ranks, [](const distributed::Group& world) {
+      for (const bool is_static : {false, true}) {
+        for (const int64_t bucket : {16, 1 << 20}) {
+          const DistributedDataParallelOptions options = {
+              .bucket_bytes = bucket, .first_bucket_bytes = bucket, .static_graph = is_static};
+          const std::vector<double> expected = losses_with(world, Step::kEager, options);
+          const std::vector<double> found = losses_with(world, Step::kCompiled, options);
+          for (size_t i = 0; i < expected.size(); ++i) {
+            ranks::expect_close(found[i], expected[i], 1e-5, "step " + std::to_string(i));
+          }
+        }
+      }
+    });
+  }
+}
+
+// The batches of the ranks differ in their sizes, so that one rank records where others replay.
+TEST(DistributedDataParallel, RanksNeedNotRecordInTheSameStep) {
   distributed::run_local(2, [](const distributed::Group& world) {
-    Net net, one;
+    Net net;
     set_parameters(net, 0);
-    set_parameters(one, 0);
-    DistributedDataParallel parallel(net);
-    const auto backward = [&](const Tensor& x, const Tensor& y) {
-      const Tensor loss = cross_entropy(parallel(x), y);
+    DistributedDataParallel parallel(net, {.bucket_bytes = 600, .first_bucket_bytes = 16});
+    auto step = mytorch::compile([&](const Tensor& x, const Tensor& y) {
+      for (const Tensor& p : net.parameters()) p.set_grad({});
+      const Tensor loss = cross_entropy(parallel(x), y) * static_cast<double>(x.size(0));
       loss.backward();
       return loss.detach();
-    };
-    auto step = mytorch::compile(backward);
-    const Data data = batch(0, world.rank() * 4, 4);
-    for (int call = 0; call < 3; ++call) {
-      ranks::expect_error([&] { step(data.x, data.y); },
-                          "DistributedDataParallel() reduces gradients while");
+    });
+    for (int i = 0; i < 6; ++i) {
+      const int64_t size = world.rank() == 0 && i >= 3 ? 2 : 4;
+      const Data data = batch(i, world.rank() * 4, size);
+      (void)step(data.x, data.y);
+      // Of both ranks' examples, in one process.
+      Net one;
+      set_parameters(one, 0);
+      const Data first = batch(i, 0, i >= 3 ? 2 : 4), second = batch(i, 4, 4);
+      const double rows = static_cast<double>(first.x.size(0));
+      (cross_entropy(one(first.x), first.y) * (rows / 2) +
+       cross_entropy(one(second.x), second.y) * 2.0)
+          .backward();
+      for (size_t k = 0; k < net.parameters().size(); ++k) {
+        ranks::expect_close(net.parameters()[k].grad(), one.parameters()[k].grad(), 1e-5, "grads");
+      }
     }
-    // A refusal leaves nothing behind.
-    net.zero_grad();
-    backward(data.x, data.y);
-    const Data all = batch(0, 0, 8);
-    cross_entropy(one(all.x), all.y).backward();
-    for (size_t i = 0; i < net.parameters().size(); ++i) {
-      ranks::expect_close(net.parameters()[i].grad(), one.parameters()[i].grad(), 1e-6, "grads");
+    ranks::expect(step.stats().recorded == (world.rank() == 0 ? 2 : 1), "recordings");
+  });
+}
+
+TEST(DistributedDataParallel, SaysWhatAGraphCannotRepeat) {
+  distributed::run_local(2, [](const distributed::Group& world) {
+    const std::vector<std::pair<DistributedDataParallelOptions, std::string>> cases = {
+        {{.find_unused_parameters = true}, "that find_unused_parameters finds"},
+        {{.static_graph = true}, "make one step before"},
+        {{.hook = compress_bf16}, "by a hook"},
+    };
+    for (const auto& [options, part] : cases) {
+      Net net, one;
+      set_parameters(net, 0);
+      set_parameters(one, 0);
+      DistributedDataParallel parallel(net, options);
+      const auto backward = [&](const Tensor& x, const Tensor& y) {
+        const Tensor loss = cross_entropy(parallel(x), y);
+        loss.backward();
+        return loss.detach();
+      };
+      auto step = mytorch::compile(backward);
+      const Data data = batch(0, world.rank() * 4, 4);
+      for (int call = 0; call < 3; ++call) {
+        ranks::expect_error([&] { step(data.x, data.y); }, part);
+      }
+      // A refusal leaves nothing behind.
+      net.zero_grad();
+      backward(data.x, data.y);
+      const Data all = batch(0, 0, 8);
+      cross_entropy(one(all.x), all.y).backward();
+      const double tolerance = options.hook ? 1e-2 : 1e-6;
+      for (size_t i = 0; i < net.parameters().size(); ++i) {
+        ranks::expect_close(net.parameters()[i].grad(), one.parameters()[i].grad(), tolerance,
+                            "grads");
+      }
     }
   });
 }
