@@ -157,8 +157,8 @@ class Module : private detail::Forwards {
   // without a counterpart, if `strict`, and Error(kShape), listing the shapes, if shapes differ.
   // Changes nothing if it throws.
   LoadReport load_state_dict(const TensorMap& state, bool strict = true);
-  // Save the state to a safetensors file, and load it. A failing `save` leaves an existing file
-  // unchanged.
+  // Save the state to a safetensors file, and load it, also from an index or a folder, as
+  // load_safetensors() does. A failing `save` leaves an existing file unchanged.
   void save(const std::string& path) const;
   LoadReport load(const std::string& path, bool strict = true);
   // The same with a libtorch archive.

@@ -33,7 +33,9 @@ void save_safetensors(const std::string& path, const TensorMap& tensors,
 void save_safetensors(std::ostream& stream, const TensorMap& tensors,
                       const Metadata& metadata = {});
 
-// Reads all tensors of a file to a device, each into its own memory. Throws Error(kIo).
+// Reads all tensors to a device, each into its own memory: of one file; of the files of an index,
+// whose name ends with ".json"; or of a folder's model.safetensors or, without that, its
+// model.safetensors.index.json. Throws Error(kIo).
 TensorMap load_safetensors(const std::string& path, Device device = kCPU);
 // Reads a stream to its end.
 TensorMap load_safetensors(std::istream& stream, Device device = kCPU);
