@@ -374,7 +374,9 @@ def collect(ops: list[Op]) -> list[dict]:
     cases = []
     for op in ops:
         found = derive(op) + given.get(op.full_name, [])
-        if not any("error" not in case for case in found):
+        # What works through a handle may need other ranks than the one process that runs the samples.
+        needs_others = any(arg.type == "Handle" for arg in op.schema.args) and found
+        if not needs_others and all("error" in case for case in found):
             raise SampleError(
                 f"{op.path}:{op.line}: [{op.full_name}] has no sample: give at least one in conformance/samples/"
             )

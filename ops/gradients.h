@@ -37,6 +37,12 @@ Tensor reduce_backward(const Tensor& grad, int64_t dst, std::string_view reduce_
 Tensor all_gather_backward(const Tensor& grad, IntList shape, const Handle& group);
 Tensor reduce_scatter_backward(const Tensor& grad, std::string_view reduce_op, const Handle& group,
                                double scale);
+Tensor gather_backward(const Tensor& grad, IntList shape, int64_t dst, const Handle& group);
+Tensor scatter_backward(const Tensor& grad, IntList shape, int64_t src, const Handle& group);
+Tensor reduce_scatter_v_backward(const Tensor& grad, IntList sizes, std::string_view reduce_op,
+                                 const Handle& group, double scale);
+Tensor send_backward(const Tensor& grad, IntList shape, int64_t dst, const Handle& group);
+Tensor recv_backward(const Tensor& grad, IntList shape, int64_t src, const Handle& group);
 
 // ---- Fourier transforms (fourier/) ----
 Tensor fft_r2c_backward(const Tensor& grad, IntList shape, IntList dim, int64_t normalization,

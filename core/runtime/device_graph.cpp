@@ -1,5 +1,6 @@
 #include "mytorch/device_graph.h"
 
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,7 @@ struct DeviceGraph::Impl {
       type.ops->release(type.self, device.index, each.word, sizeof(uint64_t), used);
     }
     draws.clear();
+    around_replay.clear();
     if (graph != nullptr) type.ops->destroy_graph(type.self, device.index, graph);
     graph = nullptr;
   }
@@ -72,6 +74,7 @@ struct DeviceGraph::Impl {
   void finish(StreamCapture& capture) {
     remove_capture(&capture);
     draws = std::move(capture.draws);
+    around_replay = std::move(capture.around_replay);
     for (GraphDraws& each : draws) {
       each.calls = each.generator.call() - each.first;
       each.generator.set_call(each.first);
@@ -100,7 +103,10 @@ struct DeviceGraph::Impl {
             device, "setting the number of random calls");
     }
     used = on.stream;
+    std::vector<std::function<void()>> afterwards;
+    for (const auto& [whose, before] : around_replay) afterwards.push_back(before(on.stream));
     check(type.ops->launch_graph(type.self, device.index, graph, on.stream), device, "the replay");
+    for (const auto& after : afterwards) after();
   }
 
   const Device device;
@@ -110,6 +116,7 @@ struct DeviceGraph::Impl {
   void* used = nullptr;    // the stream of the last replay
   void* graph = nullptr;
   std::vector<GraphDraws> draws;
+  AroundReplay around_replay;
 };
 
 DeviceGraph::DeviceGraph(Device device) : impl_(new Impl(device)) {}

@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <vector>
 
 #include "mytorch/abi.h"
@@ -26,6 +28,10 @@ struct GraphDraws {
   void* word;      // in device memory
 };
 
+// By whose they are: called with the stream before a replay is queued, they return what is to be
+// called afterwards.
+using AroundReplay = std::map<const void*, std::function<std::function<void()>(void* stream)>>;
+
 struct StreamCapture {
   uint64_t id = 0;  // never reused
   Device device;
@@ -33,6 +39,7 @@ struct StreamCapture {
   void* stream = nullptr;
   std::vector<void*> side_streams;  // on which a part of the work is queued (side_streams.h)
   std::vector<GraphDraws> draws;
+  AroundReplay around_replay;
 };
 
 namespace detail {

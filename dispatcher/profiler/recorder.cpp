@@ -127,8 +127,7 @@ class KernelRecorder final : public Watcher {
     int status = ran.status;
     const DeviceType& type = device_type(call.slot);
     const int32_t index = call.ctx->device.index;
-    if (status == MT_OK && type.ops != nullptr && type.ops->synchronize != nullptr &&
-        recording_state().waiting.load(std::memory_order_relaxed) > 0) {
+    if (status == MT_OK && type.ops != nullptr && type.ops->synchronize != nullptr && waiting()) {
       // The next call that waits for the device reports errors.
       type.ops->synchronize(type.self, index, call.ctx->stream);
     }
@@ -185,6 +184,8 @@ void end(bool wait) {
 }
 
 bool recording() { return recording_state().active.load(std::memory_order_relaxed) > 0; }
+
+bool waiting() { return recording_state().waiting.load(std::memory_order_relaxed) > 0; }
 
 std::vector<Events> recorded(uint64_t since) {
   ProfileRecording& all = recording_state();

@@ -61,6 +61,7 @@ uint64_t now();
 void begin(bool wait, size_t limit);
 void end(bool wait);
 bool recording();
+bool waiting();  // for the device, after each call
 // Returns, per thread, the events that began at or after `since` and have ended.
 std::vector<Events> recorded(uint64_t since);
 

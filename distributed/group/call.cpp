@@ -1,15 +1,21 @@
 // What happens around a call of an engine.
 #include <cstdlib>
 #include <cstring>
+#include <optional>
+#include <span>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
+#include "absl/container/inlined_vector.h"
 #include "core/runtime/context.h"
 #include "core/runtime/device_registry.h"
 #include "core/runtime/stream_capture.h"
 #include "core/types/errors.h"
 #include "core/types/status.h"
+#include "dispatcher/profiler/recorder.h"
 #include "distributed/group/outside.h"
 #include "distributed/group/state.h"
+#include "mytorch/profiler.h"
 
 namespace mytorch::distributed {
 
@@ -19,6 +25,8 @@ struct Work::State {
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
+  // Of Group::coalesced: it has not started the calls yet; it never will, because of an exception.
+  bool collecting = false, abandoned = false;
   std::exception_ptr error;
   std::vector<Tensor> kept;
   std::function<void()> finish;
@@ -49,6 +57,15 @@ struct Work::State {
 void Work::wait() {
   if (state_ == nullptr) return;
   const OutsideOfGraphs outside("Work::wait");
+  if (state_->abandoned) {
+    fail(ErrorCode::kValue,
+         "[wait] the call was never started: Group::coalesced ended by an exception before it");
+  }
+  if (state_->collecting) {
+    fail(ErrorCode::kValue,
+         "[wait] the call is one of Group::coalesced, which starts them together at its end: wait "
+         "after it");
+  }
   const std::shared_ptr<State> state = std::exchange(state_, nullptr);
   if (state->event != nullptr) {
     const GroupState& group = *state->group;
@@ -63,12 +80,13 @@ void Work::wait() {
     state->changed.wait(lock, [&] { return state->done; });
     if (state->error != nullptr) std::rethrow_exception(state->error);
   }
-  if (state->finish != nullptr) state->finish();
+  if (const auto finish = std::exchange(state->finish, nullptr); finish != nullptr) finish();
   state->kept.clear();
 }
 
 bool Work::done() const {
   if (state_ == nullptr) return true;
+  if (state_->collecting) return false;
   if (state_->event != nullptr) {
     const DeviceType& type = device_type(state_->group->slot);
     return type.ops->query_event(type.self, state_->event) == 1;
@@ -260,11 +278,27 @@ Begun begin(GroupState& state, const Call& call, void* stream) {
   return {std::move(name), record};
 }
 
-void run_on_host(GroupState& state, const Call& call, const Start& start) {
+// A section of the profiles that are being recorded, named by the call and its group.
+class ProfiledCall {
+ public:
+  ProfiledCall(const GroupState& state, std::span<const Task> tasks) {
+    if (!profiler::recording()) [[likely]]
+      return;
+    const char* op = tasks.size() > 1 ? "coalesced" : tasks[0].call.signature.op;
+    range_.emplace(absl::StrCat(op, " of group ", state.name).c_str());
+  }
+  bool waits() const { return range_.has_value() && profiler::waiting(); }
+
+ private:
+  std::optional<profiler::Range> range_;
+};
+
+void run_on_host(GroupState& state, const Task& task) {
   const std::lock_guard<std::mutex> lock(state.call_mutex);
-  const Begun begun = begin(state, call, nullptr);
+  const ProfiledCall profiled(state, {&task, 1});
+  const Begun begun = begin(state, task.call, nullptr);
   take_host_error();
-  const int status = start(call_of(state, nullptr));
+  const int status = task.start(call_of(state, nullptr));
   {
     const std::lock_guard<std::mutex> progress(state.progress_mutex);
     state.under_way = false;
@@ -278,81 +312,114 @@ void device_step(int status, const char* what) {
     fail(ErrorCode::kDevice, "[distributed] cannot ", what, ": ", take_host_error());
 }
 
-// Queues the call on the thread's stream or, if `async`, on the group's own. Work keeps the
-// operands until a stream waits for it; memory that is freed afterwards is used again in the order
-// of the stream.
-Work run_on_stream(const std::shared_ptr<GroupState>& shared, const Call& call, const Start& start,
-                   std::vector<Tensor> kept, std::function<void()> finish, bool async) {
-  GroupState& state = *shared;
-  const std::lock_guard<std::mutex> lock(state.call_mutex);
-  const DeviceType& type = device_type(state.slot);
-  const mt_device device{state.device.type, state.device.index};
-  void* current = context(state.slot, device)->stream;
-  void* stream = current;
-  if (async) {
-    if (state.stream == nullptr) {
-      state.stream = type.ops->create_stream(type.self, device.index, 1);
-    }
-    stream = state.stream;
-    void* ready = type.ops->record_event(type.self, device.index, current);
-    device_step(type.ops->wait_event(type.self, device.index, stream, ready), "order a collective");
-    type.ops->destroy_event(type.self, ready);
-  }
-  const Begun begun = begin(state, call, stream);
-  take_host_error();
-  const int status = start(call_of(state, stream));
-  if (status != MT_OK) {
-    recorder().finish(begun.record, CallState::kFailed);
-    fail_call(state, begun.name, status);
-  }
-  if (state.session != nullptr && num_captures() == 0) {
-    const double seconds = state.session->timeout();
-    const auto deadline =
-        seconds > 0 ? Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(seconds))
-                    : Clock::time_point::max();
-    void* event = type.ops->record_event(type.self, device.index, stream);
-    const std::lock_guard<std::mutex> progress(state.progress_mutex);
-    state.pending.push_back({event, deadline, begun.record, begun.name, {}});
-  } else {
-    recorder().finish(begun.record, CallState::kDone);
-  }
-  if (!async) {
-    if (finish != nullptr) finish();
-    return Work();
-  }
-  auto work = std::make_shared<Work::State>();
-  work->group = shared;
-  work->record = begun.record;
-  work->kept = std::move(kept);
-  work->finish = std::move(finish);
-  work->event = type.ops->record_event(type.self, device.index, stream);
-  return Work(std::move(work));
+// Calls the engine for each task: together, if there are several and it can start them so.
+int start_all(const GroupState& state, std::span<const Task> tasks, const mt_comm_call& call) {
+  const mt_comm& comm = state.engine->comm;
+  const bool together = tasks.size() > 1 && (comm.flags & MT_COMM_COALESCES) != 0;
+  int status = together ? comm.begin(comm.self, state.group) : MT_OK;
+  for (size_t i = 0; i < tasks.size() && status == MT_OK; ++i) status = tasks[i].start(call);
+  if (together && status == MT_OK) status = comm.end(comm.self, state.group, &call);
+  return status;
 }
 
-}  // namespace
+using AllBegun = absl::InlinedVector<Begun, 1>;
 
-Work run_call(const std::shared_ptr<GroupState>& state, Call call, Start start,
-              std::vector<Tensor> kept, std::function<void()> finish, bool async) {
-  const bool notes = checks() || (state->session != nullptr && state->session->notes_callers());
-  if (notes) call.site = CallSite::here();
-  if (!state->device.is_cpu()) {
-    return run_on_stream(state, call, start, std::move(kept), std::move(finish), async);
+// Leaves a call that ends with the stream's work so far to the session's thread, which watches it.
+void watch(GroupState& state, void* stream, uint64_t record, const CallName& name) {
+  const DeviceType& type = device_type(state.slot);
+  const double seconds = state.session->timeout();
+  const auto deadline =
+      seconds > 0 ? Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(seconds))
+                  : Clock::time_point::max();
+  void* event = type.ops->record_event(type.self, state.device.index, stream);
+  const std::lock_guard<std::mutex> progress(state.progress_mutex);
+  state.pending.push_back({event, deadline, record, name, {}});
+}
+
+// Calls that were captured are made by each replay of their graph. It is one call of the group,
+// with the signature of the last of them.
+void watch_replays(const std::shared_ptr<GroupState>& shared, const CallName& name) {
+  StreamCapture* capture = find_capture(shared->device);
+  if (capture == nullptr) return;
+  Call call{name.signature};
+  call.site = name.site;
+  std::strncpy(call.signature.op, "replay", sizeof(call.signature.op));
+  std::weak_ptr<GroupState> group = shared;
+  capture->around_replay[shared.get()] = [group, call](void* stream) -> std::function<void()> {
+    const std::shared_ptr<GroupState> state = group.lock();
+    if (state == nullptr) return [] {};
+    const std::lock_guard<std::mutex> lock(state->call_mutex);
+    const Begun begun = begin(*state, call, stream);
+    return [state, begun, stream] { watch(*state, stream, begun.record, begun.name); };
+  };
+}
+
+void watch_all(const std::shared_ptr<GroupState>& shared, void* stream, const AllBegun& begun) {
+  const bool captured = num_captures() != 0;
+  if (captured && shared->session != nullptr) watch_replays(shared, begun.back().name);
+  for (const Begun& call : begun) {
+    if (captured || shared->session == nullptr) {
+      recorder().finish(call.record, CallState::kDone);
+    } else {
+      watch(*shared, stream, call.record, call.name);
+    }
   }
-  if (!async && state->worker == nullptr) {
-    run_on_host(*state, call, start);
-    if (finish != nullptr) finish();
-    return Work();
+}
+
+// Returns the stream of the group's asynchronous calls, ordered after the thread's.
+void* own_stream(GroupState& state, const DeviceType& type, void* current) {
+  const int32_t index = state.device.index;
+  if (state.stream == nullptr) state.stream = type.ops->create_stream(type.self, index, 1);
+  void* ready = type.ops->record_event(type.self, index, current);
+  device_step(type.ops->wait_event(type.self, index, state.stream, ready), "order a collective");
+  type.ops->destroy_event(type.self, ready);
+  return state.stream;
+}
+
+// Queues calls on the thread's stream or, if `work` is given, on the group's own. Work keeps the
+// operands until a stream waits for it; memory that is freed afterwards is used again in the order
+// of the stream.
+void run_on_stream(const std::shared_ptr<GroupState>& shared, std::span<const Task> tasks,
+                   Work::State* work) {
+  GroupState& state = *shared;
+  const std::lock_guard<std::mutex> lock(state.call_mutex);
+  const ProfiledCall profiled(state, tasks);
+  const DeviceType& type = device_type(state.slot);
+  const mt_device device{state.device.type, state.device.index};
+  void* stream = context(state.slot, device)->stream;
+  if (work != nullptr) stream = own_stream(state, type, stream);
+  AllBegun begun;
+  for (const Task& task : tasks) begun.push_back(begin(state, task.call, stream));
+  take_host_error();
+  const int status = start_all(state, tasks, call_of(state, stream));
+  if (status != MT_OK) {
+    for (const Begun& call : begun) recorder().finish(call.record, CallState::kFailed);
+    fail_call(state, begun.back().name, status);
+  }
+  watch_all(shared, stream, begun);
+  if (profiled.waits() && num_captures() == 0) {
+    device_step(type.ops->synchronize(type.self, device.index, stream), "wait for a collective");
+  }
+  if (work == nullptr) return;
+  work->group = shared;
+  work->record = begun.back().record;
+  work->event = type.ops->record_event(type.self, device.index, stream);
+}
+
+// Starts asynchronous calls, whose operands `work` has.
+void start_async(const std::shared_ptr<GroupState>& state, std::vector<Task> tasks,
+                 const std::shared_ptr<Work::State>& work) {
+  if (!state->device.is_cpu()) {
+    run_on_stream(state, tasks, work.get());
+    return;
   }
   // Later calls queue behind asynchronous ones, so that their order is that of the program.
   if (state->worker == nullptr) state->worker = std::make_unique<Worker>();
-  auto work = std::make_shared<Work::State>();
-  work->kept = std::move(kept);
-  work->finish = std::move(finish);
   // The job must not keep the group: its worker would wait for itself.
-  state->worker->add([state = state.get(), call, start = std::move(start), work] {
+  state->worker->add([state = state.get(), tasks = std::move(tasks), work] {
     std::exception_ptr error;
     try {
-      run_on_host(*state, call, start);
+      for (const Task& task : tasks) run_on_host(*state, task);
     } catch (...) {
       error = std::current_exception();
     }
@@ -361,9 +428,96 @@ Work run_call(const std::shared_ptr<GroupState>& state, Call call, Start start,
     work->done = true;
     work->changed.notify_all();
   });
+}
+
+// The calls that Group::coalesced collects on this thread.
+struct Coalescing {
+  const std::shared_ptr<GroupState> state;
+  const std::shared_ptr<Work::State> work;
+  std::vector<Task> tasks;
+  std::vector<std::function<void()>> finishes;
+  Coalescing* outer;  // of another group
+};
+thread_local Coalescing* coalescing = nullptr;
+
+Coalescing* coalescing_of(const GroupState* state) {
+  Coalescing* found = coalescing;
+  while (found != nullptr && found->state.get() != state) found = found->outer;
+  return found;
+}
+
+Work collect(Coalescing& scope, Task task, std::vector<Tensor> kept, std::function<void()> finish,
+             bool async) {
+  if (!async) {
+    fail(ErrorCode::kValue, "[", task.call.signature.op, "] within Group::coalesced of group ",
+         scope.state->name,
+         ", which starts its calls at its end: pass async, or call it before or after");
+  }
+  scope.tasks.push_back(std::move(task));
+  scope.work->kept.insert(scope.work->kept.end(), kept.begin(), kept.end());
+  if (finish != nullptr) scope.finishes.push_back(std::move(finish));
+  return Work(scope.work);
+}
+
+}  // namespace
+
+Work run_call(const std::shared_ptr<GroupState>& state, Call call, Start start,
+              std::vector<Tensor> kept, std::function<void()> finish, bool async) {
+  const bool notes = checks() || (state->session != nullptr && state->session->notes_callers());
+  if (notes) call.site = CallSite::here();
+  Task task{std::move(call), std::move(start)};
+  if (coalescing != nullptr) [[unlikely]] {
+    Coalescing* scope = coalescing_of(state.get());
+    if (scope != nullptr) {
+      return collect(*scope, std::move(task), std::move(kept), std::move(finish), async);
+    }
+  }
+  if (!async && !(state->device.is_cpu() && state->worker != nullptr)) {
+    if (state->device.is_cpu()) {
+      run_on_host(*state, task);
+    } else {
+      run_on_stream(state, {&task, 1}, nullptr);
+    }
+    if (finish != nullptr) finish();
+    return Work();
+  }
+  auto work = std::make_shared<Work::State>();
+  work->kept = std::move(kept);
+  work->finish = std::move(finish);
+  std::vector<Task> tasks;
+  tasks.push_back(std::move(task));
+  start_async(state, std::move(tasks), work);
   Work result(std::move(work));
   if (!async) result.wait();
   return result;
+}
+
+Work Group::coalesced(const std::function<void()>& body) const {
+  const OutsideOfGraphs outside("Group::coalesced");
+  checked(state_, "coalesced");
+  if (coalescing_of(state_.get()) != nullptr) {
+    fail(ErrorCode::kValue, "[coalesced] group ", state_->name,
+         " collects calls already: make these calls there, without another coalesced");
+  }
+  Coalescing scope{state_, std::make_shared<Work::State>(), {}, {}, coalescing};
+  scope.work->collecting = true;
+  coalescing = &scope;
+  const absl::Cleanup leave = [&] { coalescing = scope.outer; };
+  try {
+    body();
+  } catch (...) {
+    scope.work->kept.clear();
+    scope.work->abandoned = true;
+    throw;
+  }
+  coalescing = scope.outer;
+  scope.work->collecting = false;
+  if (scope.tasks.empty()) return Work();
+  scope.work->finish = [finishes = std::move(scope.finishes)] {
+    for (const auto& finish : finishes) finish();
+  };
+  start_async(state_, std::move(scope.tasks), scope.work);
+  return Work(scope.work);
 }
 
 }  // namespace mytorch::distributed

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <vector>
 
 #include "distributed/group/state.h"
@@ -21,6 +22,10 @@ Work copy_alone(const Tensor& out, const Tensor& in, double scale = 1);
 void check_rank(int64_t rank, const GroupState& state, const char* name, const char* op);
 // Throws Error(kUnsupported) unless the engine has its function `op`.
 void need(bool has, const GroupState& state, const char* op);
+
+// Sends and receives at the same time (Group::exchange).
+Work run_messages(const std::shared_ptr<GroupState>& shared,
+                  const std::vector<Group::Message>& messages, bool async);
 
 Signature signature_for(const char* op, const Tensor& tensor);
 

@@ -154,6 +154,62 @@ std::vector<int64_t> gather_ints(const Group& group, const std::vector<int64_t>&
 
 }  // namespace
 
+Work run_messages(const std::shared_ptr<GroupState>& shared,
+                  const std::vector<Group::Message>& messages, bool async) {
+  const char* op = messages.size() != 1 ? "exchange" : messages[0].sends ? "send" : "recv";
+  GroupState& state = checked(shared, op);
+  const mt_comm& comm = state.engine->comm;
+  need(comm.send != nullptr && comm.recv != nullptr, state, op);
+  if (messages.size() != 1) need(comm.begin != nullptr, state, op);
+  Call call{messages.size() == 1 ? signature_for(op, messages[0].tensor) : signature_of(op)};
+  std::vector<Buffer> buffers;
+  std::vector<Tensor> kept;
+  for (const Group::Message& message : messages) {
+    check_rank(message.peer, state, "the peer", op);
+    if (message.peer == state.rank && messages.size() == 1) {
+      fail(ErrorCode::kValue, "[", op, "] rank ", state.rank,
+           " names itself: copy the tensor, or use exchange");
+    }
+    if (message.peer != state.rank) {
+      call.peers.push_back(message.peer);
+    }
+    buffers.emplace_back(message.tensor, state, "tensor", op);
+    kept.push_back(buffers.back().memory());
+  }
+  // Without another rank this is no call of the group, whose ranks would count it.
+  if (call.peers.empty() ||
+      std::any_of(messages.begin(), messages.end(), [&](const Group::Message& message) {
+        return is_elsewhere(state, {message.tensor});
+      })) {
+    return exchange_alone(messages);
+  }
+  return run_call(
+      shared, call,
+      [&state, messages, buffers](const mt_comm_call& call) {
+        const mt_comm& comm = state.engine->comm;
+        int status = MT_OK;
+        if (messages.size() != 1) status = comm.begin(comm.self, state.group);
+        for (size_t i = 0; i < messages.size() && status == MT_OK; ++i) {
+          const Tensor& memory = buffers[i].memory();
+          const mt_dtype dtype = memory.impl()->abi.dl.dtype;
+          status = messages[i].sends ? comm.send(comm.self, state.group, buffers[i].read(),
+                                                 memory.numel(), dtype, messages[i].peer, &call)
+                                     : comm.recv(comm.self, state.group, buffers[i].write(),
+                                                 memory.numel(), dtype, messages[i].peer, &call);
+        }
+        if (messages.size() != 1 && status == MT_OK)
+          status = comm.end(comm.self, state.group, &call);
+        return status;
+      },
+      kept,
+      [messages, buffers] {
+        for (size_t i = 0; i < messages.size(); ++i) {
+          if (!messages[i].sends) buffers[i].write_back()();
+        }
+      },
+      async);
+}
+
 int Group::rank() const { return checked(state_, "rank").rank; }
 int Group::size() const { return checked(state_, "size").size; }
 Device Group::device() const { return checked(state_, "device").device; }
@@ -179,12 +235,12 @@ Work Group::reduce(const Tensor& tensor, int dst, Reduction reduction, bool asyn
 }
 
 Work Group::gather(const Tensor& all, const Tensor& tensor, int dst, bool async) const {
-  const OutsideOfGraphs outside("Group::gather");
+  const OutsideOfGraphs outside("Group::gather", "gather_into_tensor");
   return run_with_all(state_, {CollectiveKind::kGather, "gather", dst}, tensor, all, async);
 }
 
 Work Group::scatter(const Tensor& tensor, const Tensor& all, int src, bool async) const {
-  const OutsideOfGraphs outside("Group::scatter");
+  const OutsideOfGraphs outside("Group::scatter", "scatter_tensor");
   return run_with_all(state_, {CollectiveKind::kScatter, "scatter", src}, tensor, all, async);
 }
 
@@ -194,7 +250,7 @@ Work Group::all_gather(const Tensor& all, const Tensor& tensor, bool async) cons
 }
 
 Work Group::all_gather_v(const Tensor& all, const Tensor& tensor, IntList rows, bool async) const {
-  const OutsideOfGraphs outside("Group::all_gather_v");
+  const OutsideOfGraphs outside("Group::all_gather_v", "all_gather_v");
   return run_with_all(state_, {CollectiveKind::kAllGatherV, "all_gather_v"}, tensor, all, async,
                       rows);
 }
@@ -208,7 +264,7 @@ Work Group::reduce_scatter(const Tensor& tensor, const Tensor& all, Reduction re
 
 Work Group::reduce_scatter_v(const Tensor& tensor, const Tensor& all, IntList rows,
                              Reduction reduction, bool async) const {
-  const OutsideOfGraphs outside("Group::reduce_scatter_v");
+  const OutsideOfGraphs outside("Group::reduce_scatter_v", "reduce_scatter_v");
   return run_with_all(state_, {CollectiveKind::kReduceScatterV, "reduce_scatter_v", -1, reduction},
                       tensor, all, async, rows);
 }
@@ -256,68 +312,18 @@ void Group::barrier() const {
 // ---- point to point ----
 
 void Group::send(const Tensor& tensor, int to) const {
-  const OutsideOfGraphs outside("Group::send");
+  const OutsideOfGraphs outside("Group::send", "send");
   exchange({{tensor, to, true}});
 }
 
 void Group::recv(const Tensor& tensor, int from) const {
-  const OutsideOfGraphs outside("Group::recv");
+  const OutsideOfGraphs outside("Group::recv", "recv");
   exchange({{tensor, from, false}});
 }
 
 Work Group::exchange(const std::vector<Message>& messages, bool async) const {
   const OutsideOfGraphs outside("Group::exchange");
-  const char* op = messages.size() != 1 ? "exchange" : messages[0].sends ? "send" : "recv";
-  GroupState& state = checked(state_, op);
-  const mt_comm& comm = state.engine->comm;
-  need(comm.send != nullptr && comm.recv != nullptr, state, op);
-  if (messages.size() != 1) need(comm.begin != nullptr, state, op);
-  Call call{messages.size() == 1 ? signature_for(op, messages[0].tensor) : signature_of(op)};
-  std::vector<Buffer> buffers;
-  std::vector<Tensor> kept;
-  for (const Message& message : messages) {
-    check_rank(message.peer, state, "the peer", op);
-    if (message.peer == state.rank && messages.size() == 1) {
-      fail(ErrorCode::kValue, "[", op, "] rank ", state.rank,
-           " names itself: copy the tensor, or use exchange");
-    }
-    if (message.peer != state.rank) {
-      call.peers.push_back(message.peer);
-    }
-    buffers.emplace_back(message.tensor, state, "tensor", op);
-    kept.push_back(buffers.back().memory());
-  }
-  // Without another rank this is no call of the group, whose ranks would count it.
-  if (call.peers.empty() ||
-      std::any_of(messages.begin(), messages.end(),
-                  [&](const Message& message) { return is_elsewhere(state, {message.tensor}); })) {
-    return exchange_alone(messages);
-  }
-  return run_call(
-      state_, call,
-      [&state, messages, buffers](const mt_comm_call& call) {
-        const mt_comm& comm = state.engine->comm;
-        int status = MT_OK;
-        if (messages.size() != 1) status = comm.begin(comm.self, state.group);
-        for (size_t i = 0; i < messages.size() && status == MT_OK; ++i) {
-          const Tensor& memory = buffers[i].memory();
-          const mt_dtype dtype = memory.impl()->abi.dl.dtype;
-          status = messages[i].sends ? comm.send(comm.self, state.group, buffers[i].read(),
-                                                 memory.numel(), dtype, messages[i].peer, &call)
-                                     : comm.recv(comm.self, state.group, buffers[i].write(),
-                                                 memory.numel(), dtype, messages[i].peer, &call);
-        }
-        if (messages.size() != 1 && status == MT_OK)
-          status = comm.end(comm.self, state.group, &call);
-        return status;
-      },
-      kept,
-      [messages, buffers] {
-        for (size_t i = 0; i < messages.size(); ++i) {
-          if (!messages[i].sends) buffers[i].write_back()();
-        }
-      },
-      async);
+  return run_messages(state_, messages, async);
 }
 
 // ---- sub-groups ----

@@ -149,6 +149,10 @@ int compare(GroupState& state, const CallName& name, const Call& call,
 // MYTORCH_DISTRIBUTED_CHECK=1, and turns its status into an Error. `start` calls the engine; `kept`
 // are the operands; `finish` runs on the caller's thread when results may be read.
 using Start = std::function<int(const mt_comm_call& call)>;
+struct Task {
+  Call call;
+  Start start;
+};
 Work run_call(const std::shared_ptr<GroupState>& state, Call call, Start start,
               std::vector<Tensor> kept, std::function<void()> finish, bool async);
 

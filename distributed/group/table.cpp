@@ -17,6 +17,7 @@ std::shared_ptr<GroupState> group_of(const Handle& handle, const char* op) {
 }
 
 int64_t size_of(const Handle& group, const char* op) { return group_of(group, op)->size; }
+int64_t rank_of(const Handle& group, const char* op) { return group_of(group, op)->rank; }
 bool is_root(const Handle& group, int64_t root, const char* name, const char* op) {
   const std::shared_ptr<GroupState> state = group_of(group, op);
   check_rank(root, *state, name, op);
@@ -30,7 +31,7 @@ void run(CollectiveKind kind, const char* op, const Handle& group, const Tensor&
   if (collective.reduces()) {
     collective.reduction = {reduce_op_from_name(arguments.reduce_op, op), arguments.scale};
   }
-  if (kind == CollectiveKind::kAllToAll) {
+  if (!arguments.out_sizes.empty() || !arguments.sizes.empty()) {
     const int64_t row = row_of(self, "self", op);
     collective.out_parts = parts_of(arguments.out_sizes, row);
     collective.in_parts = parts_of(arguments.sizes, row);
@@ -46,7 +47,13 @@ void run(CollectiveKind kind, const char* op, const Handle& group, const Tensor&
            nullptr, false);
 }
 
-constexpr CollectiveTable kTable = {size_of, is_root, run};
+void message(const Handle& group, const char* op, const Tensor& tensor, int64_t peer, bool sends) {
+  const std::shared_ptr<GroupState> state = group_of(group, op);
+  const LayerMask below(~0u);
+  run_messages(state, {{tensor, static_cast<int>(peer), sends}}, false);
+}
+
+constexpr CollectiveTable kTable = {size_of, rank_of, is_root, run, message};
 [[maybe_unused]] const bool installed = (collective_table = &kTable, true);
 
 }  // namespace

@@ -8,13 +8,20 @@
 #include "core/types/dims.h"
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/all_gather_into_tensor.h"
+#include "mytorch/ops/all_gather_v.h"
 #include "mytorch/ops/all_reduce.h"
 #include "mytorch/ops/broadcast.h"
 #include "mytorch/ops/contiguous.h"
 #include "mytorch/ops/empty.h"
+#include "mytorch/ops/expand.h"
+#include "mytorch/ops/gather_into_tensor.h"
 #include "mytorch/ops/mul.h"
+#include "mytorch/ops/recv.h"
 #include "mytorch/ops/reduce_scatter_tensor.h"
 #include "mytorch/ops/reshape.h"
+#include "mytorch/ops/scatter_tensor.h"
+#include "mytorch/ops/send.h"
+#include "mytorch/ops/sum.h"
 #include "mytorch/ops/zeros.h"
 #include "ops/check.h"
 #include "ops/gradients.h"
@@ -79,6 +86,25 @@ Dims with_first_dim(const Tensor& self, int64_t rows) {
   return sizes;
 }
 
+void check_splits(const Tensor& self, const char* op) {
+  check_shape(self.dim() > 0, op, "self has no dimensions: there is nothing to split");
+}
+
+void check_divides(const Tensor& self, int64_t ranks, const char* op) {
+  check_splits(self, op);
+  check_shape(self.sizes()[0] % ranks == 0, op, "dimension 0 of self, of shape ", self.sizes(),
+              ", is not a multiple of the ", ranks, " ranks: pad it");
+}
+
+// Throws unless there is a size for each rank; returns their sum.
+int64_t checked_rows(IntList sizes, int64_t ranks, const char* name, const char* op) {
+  return total_rows(part_sizes(sizes, 0, ranks, name, op), name, op);
+}
+
+// Returns zeros of the shape, in the memory of one element, that depend on `x`: backward comes to
+// `x` on every rank, where each must take part in the communication of further gradients.
+Tensor zeros_after(const Tensor& x, IntList shape) { return x.sum().expand(shape); }
+
 bool is_linear(std::string_view reduce_op) { return reduce_op == "sum" || reduce_op == "avg"; }
 
 void check_linear(std::string_view reduce_op, const char* op) {
@@ -140,9 +166,7 @@ Tensor composite::reduce_scatter_tensor(const Tensor& self, Str reduce_op, const
   const char* op = "reduce_scatter_tensor";
   const CollectiveTable& table = collectives_of(op);
   const int64_t ranks = table.size(group, op);
-  check_shape(self.dim() > 0, op, "self has no dimensions: there is nothing to split");
-  check_shape(self.sizes()[0] % ranks == 0, op, "dimension 0 of self, of shape ", self.sizes(),
-              ", is not a multiple of the ", ranks, " ranks: pad it");
+  check_divides(self, ranks, op);
   const Tensor input = collective_operand(self, op);
   const Dims sizes = with_first_dim(input, input.sizes()[0] / ranks);
   Tensor out = empty_of(input, as_list(sizes));
@@ -156,7 +180,7 @@ Tensor composite::all_to_all_single(const Tensor& self, OptionalIntList output_s
   const char* op = "all_to_all_single";
   const CollectiveTable& table = collectives_of(op);
   const int64_t ranks = table.size(group, op);
-  check_shape(self.dim() > 0, op, "self has no dimensions: there is nothing to split");
+  check_splits(self, op);
   const int64_t rows = self.sizes()[0];
   const Dims sent = part_sizes(input_split_sizes, rows, ranks, "input_split_sizes", op);
   const int64_t sent_rows = total_rows(sent, "input_split_sizes", op);
@@ -168,6 +192,88 @@ Tensor composite::all_to_all_single(const Tensor& self, OptionalIntList output_s
   Tensor out = empty_of(input, as_list(sizes));
   table.run(CollectiveKind::kAllToAll, op, group, out, input,
             {.out_sizes = as_list(received), .sizes = as_list(sent)});
+  return out;
+}
+
+Tensor composite::gather_into_tensor(const Tensor& self, int64_t dst, const Handle& group) {
+  const char* op = "gather_into_tensor";
+  const CollectiveTable& table = collectives_of(op);
+  const bool receives = table.is_root(group, dst, "dst", op);
+  const Tensor input = collective_operand(self, op);
+  const int64_t rows = input.dim() == 0 ? 1 : input.sizes()[0];
+  int64_t all_rows = 0;
+  check_value(!__builtin_mul_overflow(rows, table.size(group, op), &all_rows), op,
+              "the size of the result overflows");
+  const Dims sizes = with_first_dim(input, receives ? all_rows : 0);
+  Tensor out = empty_of(input, as_list(sizes));
+  table.run(CollectiveKind::kGather, op, group, out, input, {.root = dst});
+  return out;
+}
+
+Tensor composite::scatter_tensor(const Tensor& self, int64_t src, const Handle& group) {
+  const char* op = "scatter_tensor";
+  const CollectiveTable& table = collectives_of(op);
+  const int64_t ranks = table.size(group, op);
+  check_divides(self, ranks, op);
+  const bool sends = table.is_root(group, src, "src", op);
+  check_not_batched(self, op);
+  const Tensor input = sends ? self.contiguous() : self;  // which is not read elsewhere
+  const Dims sizes = with_first_dim(input, input.sizes()[0] / ranks);
+  Tensor out = empty_of(input, as_list(sizes));
+  table.run(CollectiveKind::kScatter, op, group, out, input, {.root = src});
+  return out;
+}
+
+Tensor composite::all_gather_v(const Tensor& self, IntList output_split_sizes,
+                               const Handle& group) {
+  const char* op = "all_gather_v";
+  const CollectiveTable& table = collectives_of(op);
+  check_splits(self, op);
+  const int64_t rows =
+      checked_rows(output_split_sizes, table.size(group, op), "output_split_sizes", op);
+  const int64_t own = output_split_sizes[static_cast<size_t>(table.rank(group, op))];
+  check_shape(self.sizes()[0] == own, op, "dimension 0 of self has size ", self.sizes()[0],
+              ", but output_split_sizes of this rank is ", own);
+  const Tensor input = collective_operand(self, op);
+  const Dims sizes = with_first_dim(input, rows);
+  Tensor out = empty_of(input, as_list(sizes));
+  table.run(CollectiveKind::kAllGatherV, op, group, out, input, {.out_sizes = output_split_sizes});
+  return out;
+}
+
+Tensor composite::reduce_scatter_v(const Tensor& self, IntList input_split_sizes, Str reduce_op,
+                                   const Handle& group, double scale) {
+  const char* op = "reduce_scatter_v";
+  const CollectiveTable& table = collectives_of(op);
+  check_splits(self, op);
+  const int64_t rows =
+      checked_rows(input_split_sizes, table.size(group, op), "input_split_sizes", op);
+  check_shape(self.sizes()[0] == rows, op, "the sum of input_split_sizes is ", rows,
+              ", but dimension 0 of self has size ", self.sizes()[0]);
+  const Tensor input = collective_operand(self, op);
+  const Dims sizes =
+      with_first_dim(input, input_split_sizes[static_cast<size_t>(table.rank(group, op))]);
+  Tensor out = empty_of(input, as_list(sizes));
+  table.run(CollectiveKind::kReduceScatterV, op, group, out, input,
+            {.reduce_op = reduce_op, .scale = scale, .sizes = input_split_sizes});
+  return out;
+}
+
+Tensor composite::send(const Tensor& self, int64_t dst, const Handle& group) {
+  const char* op = "send";
+  const CollectiveTable& table = collectives_of(op);
+  table.is_root(group, dst, "dst", op);
+  table.message(group, op, collective_operand(self, op), dst, /*sends=*/true);
+  return empty_of(self, IntList{0});
+}
+
+Tensor composite::recv(const Tensor& self, int64_t src, const Handle& group) {
+  const char* op = "recv";
+  const CollectiveTable& table = collectives_of(op);
+  table.is_root(group, src, "src", op);
+  check_not_batched(self, op);
+  Tensor out = empty_of(self, self.sizes());
+  table.message(group, op, out, src, /*sends=*/false);
   return out;
 }
 
@@ -199,6 +305,43 @@ Tensor grads::reduce_scatter_backward(const Tensor& grad, std::string_view reduc
   if (reduce_op == "avg") scale /= static_cast<double>(collectives_of(op).size(group, op));
   const Tensor all = mytorch::all_gather_into_tensor(grad, group);
   return scale == 1 ? all : all * scale;
+}
+
+Tensor grads::gather_backward(const Tensor& grad, IntList shape, int64_t dst, const Handle& group) {
+  const char* op = "gather_into_tensor";
+  const CollectiveTable& table = collectives_of(op);
+  Dims sizes(shape.begin(), shape.end());
+  if (sizes.empty()) sizes.push_back(1);
+  sizes[0] *= table.size(group, op);
+  const Tensor all =
+      table.is_root(group, dst, "dst", op) ? grad : zeros_after(grad, as_list(sizes));
+  return mytorch::scatter_tensor(all, dst, group).reshape(shape);
+}
+
+Tensor grads::scatter_backward(const Tensor& grad, IntList shape, int64_t src,
+                               const Handle& group) {
+  const Tensor all = mytorch::gather_into_tensor(grad, src, group);
+  return collectives_of("scatter_tensor").is_root(group, src, "src", "scatter_tensor")
+             ? all
+             : zeros_after(all, shape);
+}
+
+Tensor grads::reduce_scatter_v_backward(const Tensor& grad, IntList sizes,
+                                        std::string_view reduce_op, const Handle& group,
+                                        double scale) {
+  const char* op = "reduce_scatter_v";
+  check_linear(reduce_op, op);
+  if (reduce_op == "avg") scale /= static_cast<double>(collectives_of(op).size(group, op));
+  const Tensor all = mytorch::all_gather_v(grad, sizes, group);
+  return scale == 1 ? all : all * scale;
+}
+
+Tensor grads::send_backward(const Tensor& grad, IntList shape, int64_t dst, const Handle& group) {
+  return mytorch::recv(zeros_after(grad, shape), dst, group);
+}
+
+Tensor grads::recv_backward(const Tensor& grad, IntList shape, int64_t src, const Handle& group) {
+  return zeros_after(mytorch::send(grad, src, group), shape);
 }
 
 }  // namespace mytorch

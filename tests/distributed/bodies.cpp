@@ -5,6 +5,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "mytorch/device_graph.h"
 #include "mytorch/distributed.h"
 #include "mytorch/distributed/functional.h"
 #include "mytorch/mytorch.h"
@@ -333,12 +334,121 @@ void differentiate(const Group& group) {
       gradient(
           value, [&](const Tensor& x) { return mytorch::all_to_all_single(x, {}, {}, group); }, &y),
       mytorch::cat(returned, 0), "gradient of all_to_all");
+  expect_close(
+      gradient(
+          value, [&](const Tensor& x) { return mytorch::gather_into_tensor(x, root, group); }, &y),
+      weights(root, 6 * size * size)
+          .reshape({3 * size * size, 2})
+          .narrow(0, rank * 3 * size, 3 * size),
+      "gradient of gather_into_tensor");
+  expect_close(
+      gradient(
+          value, [&](const Tensor& x) { return mytorch::scatter_tensor(x, root, group); }, &y),
+      rank == root ? mytorch::cat(scattered, 0) : mytorch::zeros_like(value),
+      "gradient of scatter_tensor");
+  // Rank r has r rows.
+  std::vector<int64_t> rows;
+  std::vector<Tensor> uneven, uneven_parts;
+  const int64_t total = size * (size - 1) / 2;
+  for (int r = 0; r < size; ++r) {
+    rows.push_back(r);
+    uneven.push_back(weights(r, 2 * total).reshape({total, 2}));
+    uneven_parts.push_back(weights(r, 2 * r).reshape({r, 2}));
+  }
+  expect_close(gradient(
+                   value.narrow(0, 0, rank),
+                   [&](const Tensor& x) { return mytorch::all_gather_v(x, rows, group); }, &y),
+               reduced(uneven, {}).narrow(0, rank * (rank - 1) / 2, rank),
+               "gradient of all_gather_v");
+  expect_close(
+      gradient(
+          mytorch::ones({total, 2}, kFloat64, here),
+          [&](const Tensor& x) { return mytorch::reduce_scatter_v(x, rows, "avg", group, 3.0); },
+          &y),
+      mytorch::cat(uneven_parts, 0) * (3.0 / size), "gradient of reduce_scatter_v");
   // Twice.
   const Tensor x = operand(rank, 4, kFloat64).requires_grad_();
   const Tensor loss = mytorch::all_reduce(x * x, "sum", group).pow(2).sum();
   const Tensor first = autograd::grad({loss}, {x}, {}, {.create_graph = true})[0];
   first.sum().backward();
   expect(x.grad().defined(), "no second derivative");
+}
+
+// Second derivatives of operators that do not give all ranks the same: of the sum of w * y(x)^2,
+// they are 2 * w of the place that an element goes to.
+void differentiate_twice(const Group& group) {
+  const int size = group.size(), rank = group.rank(), root = size - 1;
+  const auto second = [&](int64_t n, const std::function<Tensor(const Tensor&)>& f) {
+    const Tensor x = mytorch::full({n}, 3.0, kFloat64, here).requires_grad_();
+    const Tensor y = f(x);
+    const Tensor w = (operand(rank, y.numel(), kFloat64) + 1).reshape(y.sizes());
+    const Tensor first = autograd::grad({(y * y * w).sum()}, {x}, {}, {.create_graph = true})[0];
+    first.sum().backward();
+    return x.grad();
+  };
+  const auto weights = [&](int of, int64_t n) { return (operand(of, n, kFloat64) + 1) * 2; };
+  expect_close(
+      second(2, [&](const Tensor& x) { return mytorch::gather_into_tensor(x, root, group); }),
+      weights(root, 2 * size).narrow(0, 2 * rank, 2), "gather_into_tensor, twice");
+  std::vector<Tensor> parts;
+  for (int r = 0; r < size; ++r) parts.push_back(weights(r, 2));
+  expect_close(
+      second(2 * size, [&](const Tensor& x) { return mytorch::scatter_tensor(x, root, group); }),
+      rank == root ? mytorch::cat(parts, 0) : mytorch::zeros({2 * size}, kFloat64, here),
+      "scatter_tensor, twice");
+  if (size == 1) return;
+  // Rank 0 sends to the last one, the others do not take part.
+  if (rank == 0) {
+    expect_close(second(2, [&](const Tensor& x) { return mytorch::send(x, root, group); }),
+                 weights(root, 2), "send, twice");
+  } else if (rank == root) {
+    (void)second(2, [&](const Tensor& x) { return mytorch::recv(x, 0, group); });
+  }
+}
+
+void start_calls_together(const Group& group) {
+  const int size = group.size(), rank = group.rank();
+  const Tensor a = operand(rank, 5, kFloat32), b = operand(rank, 8, kFloat64).reshape({4, 2});
+  const Tensor turned = b.t();
+  const Tensor all = mytorch::zeros({4 * size}, kInt64, here), mine = operand(rank, 4, kInt64);
+  const uint64_t before = group.sequence();
+  Work one;
+  Work work = group.coalesced([&] {
+    one = group.all_reduce(a, {}, true);
+    group.all_reduce(turned, {ReduceOp::kMax}, true);
+    group.all_gather(all, mine, true);
+    expect(!one.done(), "started too early");
+    expect_error(
+        [&] {
+          Work copy = one;
+          copy.wait();
+        },
+        "wait after it");
+    expect_error([&] { group.broadcast(a, 0); }, "pass async");
+    expect_error([&] { (void)group.coalesced([] {}); }, "collects calls already");
+  });
+  work.wait();
+  one.wait();
+  expect(work.done() && group.sequence() == before + 3, "three calls");
+  expect_close(a, reduced(operands_of_all(group, 5, kFloat32), {}), "coalesced all_reduce");
+  expect_close(b.reshape({8}), reduced(operands_of_all(group, 8, kFloat64), {ReduceOp::kMax}),
+               "coalesced all_reduce of a transposed tensor");
+  expect_close(all, mytorch::cat(operands_of_all(group, 4, kInt64), 0), "coalesced all_gather");
+  // None of the calls is made if one of them is wrong.
+  Work lost;
+  expect_error(
+      [&] {
+        (void)group.coalesced([&] {
+          lost = group.all_reduce(a, {}, true);
+          group.broadcast(a, size, true);
+        });
+      },
+      "a rank of the group");
+  expect(group.sequence() == before + 3, "a call was made");
+  expect_error([&] { lost.wait(); }, "never started");
+  Work nothing = group.coalesced([] {});
+  nothing.wait();
+  group.barrier();
 }
 
 void pass_messages(const Group& group) {
@@ -523,6 +633,27 @@ void refuse_bad_calls(const Group& group) {
   group.barrier();  // and go on
 }
 
+// Each replay of a graph is a call.
+void replay_graphs(const Group& group) {
+  if (!here.is_cuda()) return;
+  const int size = group.size();
+  const Tensor x = mytorch::ones({1000}, kFloat32, here), y = mytorch::ones({8}, kFloat64, here);
+  mytorch::DeviceGraph graph(here);
+  graph.capture([&] {
+    group.all_reduce(x);
+    Work work = group.coalesced([&] {
+      group.all_reduce(y, {}, true);
+      group.all_reduce(x, {}, true);
+    });
+    work.wait();
+  });
+  const uint64_t before = group.sequence();
+  for (int i = 0; i < 3; ++i) graph.replay();
+  expect(group.sequence() == before + 3, "replays are not counted");
+  expect_close(x, mytorch::full({1000}, std::pow(size, 6), kFloat32, here), "replays");
+  expect_close(y, mytorch::full({8}, std::pow(size, 3), kFloat64, here), "replays");
+}
+
 }  // namespace
 
 const std::vector<Body>& all() {
@@ -533,6 +664,9 @@ const std::vector<Body>& all() {
                               {"TakeAnyStrides", take_any_strides},
                               {"NanWins", nan_wins},
                               {"Differentiate", differentiate},
+                              {"DifferentiateTwice", differentiate_twice},
+                              {"StartCallsTogether", start_calls_together},
+                              {"ReplayGraphs", replay_graphs},
                               {"PassMessages", pass_messages},
                               {"DifferentiateMessages", differentiate_messages},
                               {"WorkLater", work_later},

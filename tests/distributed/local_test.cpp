@@ -3,10 +3,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <thread>
 
 #include "mytorch/compile.h"
 #include "mytorch/mytorch.h"
+#include "mytorch/profiler.h"
 #include "tests/distributed/bodies.h"
 
 namespace mytorch::distributed {
@@ -229,6 +231,26 @@ TEST(Failures, AnAsynchronousCallThrowsWhenItIsWaitedFor) {
   EXPECT_NE(messages[0].find("[all_reduce]"), std::string::npos) << messages[0];
 }
 
+// ---- profiles ----
+
+TEST(Profiled, CallsAreSectionsNamedByGroup) {
+  mytorch::profiler::Profile profile;
+  run_local(2, [](const Group& g) {
+    const Group half = g.split(g.rank());
+    const Tensor x = mytorch::ones({4});
+    g.all_reduce(x);
+    g.all_reduce(x, {}, true).wait();
+    (void)mytorch::all_reduce(x, "sum", half);
+    (void)mytorch::broadcast(x, 0, g);
+  });
+  std::map<std::string, uint64_t> calls;
+  for (const auto& time : profile.times()) calls[time.op] += time.calls;
+  EXPECT_EQ(calls["all_reduce of group world"], 4);
+  EXPECT_EQ(calls["broadcast of group world"], 2);
+  EXPECT_EQ(calls["all_reduce of group world/1.0"], 1);
+  EXPECT_EQ(calls["all_reduce of group world/1.1"], 1);
+}
+
 // ---- compiled functions ----
 
 Tensor numbers(const Group& g, int64_t call) {
@@ -245,7 +267,18 @@ std::vector<Tensor> by_operators(const Group& g, const Tensor& x) {
           mytorch::broadcast(x - 1, 1, g) + sum,
           all,
           mytorch::reduce_scatter_tensor(all, "avg", g),
-          mytorch::all_to_all_single(x, {}, {}, g)};
+          mytorch::all_to_all_single(x, {}, {}, g),
+          mytorch::gather_into_tensor(x + 2, 1, g),
+          mytorch::scatter_tensor(all * 2, 0, g),
+          mytorch::all_gather_v(x.narrow(0, 0, 1 + g.rank()), {1, 2}, g),
+          mytorch::reduce_scatter_v(all, {3, 1}, "sum", g)};
+}
+
+// Rank 0 sends to rank 1, and gets an answer.
+Tensor by_messages(const Group& g, const Tensor& x) {
+  if (g.rank() == 1) return mytorch::send(mytorch::recv(x, 0, g) * x, 0, g);
+  const Tensor sent = mytorch::send(x * 3, 1, g);
+  return mytorch::recv(x, 1, g) + sent.sum();
 }
 
 TEST(Compiled, OperatorsCommunicateInEachReplay) {
@@ -260,6 +293,19 @@ TEST(Compiled, OperatorsCommunicateInEachReplay) {
       }
     }
     bodies::expect(compiled.stats().recorded == 1 && compiled.stats().replayed == 3, "replays");
+  });
+}
+
+TEST(Compiled, MessagesAreSentInEachReplay) {
+  run_local(2, [](const Group& g) {
+    auto compiled = mytorch::compile([&](const Tensor& x) { return by_messages(g, x); });
+    for (int64_t call = 0; call < 4; ++call) {
+      const Tensor found = compiled(numbers(g, call));
+      if (g.rank() == 1) continue;
+      const Tensor mine = numbers(g, call);
+      bodies::expect(mytorch::equal(found, mine * 3 * (mine + 1)), "call " + std::to_string(call));
+    }
+    bodies::expect(compiled.stats().replayed == 3, "replays");
   });
 }
 
@@ -310,11 +356,11 @@ const std::vector<Method>& methods() {
       {"Group::broadcast", "mytorch::broadcast()", [](auto& g, auto& x) { g.broadcast(x, 1); }},
       {"Group::all_reduce", "mytorch::all_reduce()", [](auto& g, auto& x) { g.all_reduce(x); }},
       {"Group::reduce", "mytorch::reduce()", [](auto& g, auto& x) { g.reduce(x, 1); }},
-      {"Group::gather", nullptr,
+      {"Group::gather", "mytorch::gather_into_tensor()",
        [](auto& g, auto& x) {
          g.gather(mytorch::cat({x, x}).mul_(0), x, 1);
        }},
-      {"Group::scatter", nullptr,
+      {"Group::scatter", "mytorch::scatter_tensor()",
        [](auto& g, auto& x) {
          g.scatter(x, mytorch::cat({x, x}), 1);
        }},
@@ -324,7 +370,7 @@ const std::vector<Method>& methods() {
          g.all_gather(all, x);
          x.add_(all.narrow(0, 0, 2));
        }},
-      {"Group::all_gather_v", nullptr,
+      {"Group::all_gather_v", "mytorch::all_gather_v()",
        [](auto& g, auto& x) {
          const Tensor all = mytorch::cat({x, x}).mul_(0);
          g.all_gather_v(all, x, {2, 2});
@@ -334,7 +380,7 @@ const std::vector<Method>& methods() {
        [](auto& g, auto& x) {
          g.reduce_scatter(x, mytorch::cat({x, x * 2}));
        }},
-      {"Group::reduce_scatter_v", nullptr,
+      {"Group::reduce_scatter_v", "mytorch::reduce_scatter_v()",
        [](auto& g, auto& x) {
          g.reduce_scatter_v(x, mytorch::cat({x, x * 2}), {2, 2});
        }},

@@ -150,7 +150,9 @@ enum {
   // The engine's own launcher connects the ranks of the processes: `create` needs no id.
   MT_COMM_LAUNCHES = 1u,
   // The ranks are threads of one process.
-  MT_COMM_ONE_PROCESS = 2u
+  MT_COMM_ONE_PROCESS = 2u,
+  // Collectives, too, may be called between `begin` and `end`.
+  MT_COMM_COALESCES = 4u
 };
 
 typedef int (*mt_comm_init_fn)(const mt_host*, mt_comm*);

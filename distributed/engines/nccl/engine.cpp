@@ -4,9 +4,14 @@
 #include <nccl.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
+#include <functional>
+#include <future>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "mytorch/backend/comm.h"
@@ -38,7 +43,8 @@ struct Communicator {
   int32_t ranks = 1;
   int device = 0;
   std::atomic<bool> aborted{false};
-  void* flag = nullptr;  // a byte for barriers, in device memory
+  bool grouping = false;  // between `begin` and `end`
+  void* flag = nullptr;   // a byte for barriers, in device memory
 };
 Communicator& of(mt_group* group) { return *reinterpret_cast<Communicator*>(group); }
 
@@ -181,7 +187,13 @@ int run(mt_group* group, Work work) {
     Communicator& self = of(group);
     if (self.aborted) return MT_COMM_ABORTED;
     const OnDevice here(self.device);
-    work(self);
+    try {
+      work(self);
+    } catch (...) {
+      // NCCL's group is the thread's: left open, it would take in other communicators' calls.
+      if (std::exchange(self.grouping, false)) nccl.ncclGroupEnd();
+      throw;
+    }
     return MT_OK;
   });
 }
@@ -374,13 +386,17 @@ int nccl_recv(void*, mt_group* group, void* data, int64_t count, mt_dtype dtype,
 }
 
 int nccl_begin(void*, mt_group* group) {
-  return run(group,
-             [](Communicator& self) { check(nccl.ncclGroupStart(), self.comm, "ncclGroupStart"); });
+  return run(group, [](Communicator& self) {
+    check(nccl.ncclGroupStart(), self.comm, "ncclGroupStart");
+    self.grouping = true;
+  });
 }
 
 int nccl_end(void*, mt_group* group, const mt_comm_call*) {
-  return run(group,
-             [](Communicator& self) { check(nccl.ncclGroupEnd(), self.comm, "ncclGroupEnd"); });
+  return run(group, [](Communicator& self) {
+    self.grouping = false;
+    check(nccl.ncclGroupEnd(), self.comm, "ncclGroupEnd");
+  });
 }
 
 // ---- groups ----
@@ -406,36 +422,64 @@ mt_group* wrap(ncclComm_t comm, int32_t rank, int32_t ranks, int device) {
   return reinterpret_cast<mt_group*>(made.release());
 }
 
+// Where ranks meet, NCCL waits for all of them, and cannot be told to give up. `meet` therefore
+// runs on a thread of its own, which is left behind at the call's deadline.
+int meet_in_time(int device, const mt_comm_call* call, std::function<ncclComm_t()> meet,
+                 ncclComm_t* comm) {
+  std::packaged_task<ncclComm_t()> task([device, meet = std::move(meet)] {
+    const OnDevice here(device);
+    return meet();
+  });
+  std::future<ncclComm_t> made = task.get_future();
+  std::thread(std::move(task)).detach();
+  const std::chrono::nanoseconds time(call->timeout_ns);
+  if (time.count() > 0 && made.wait_for(time) != std::future_status::ready) return MT_COMM_TIMEOUT;
+  *comm = made.get();
+  return MT_OK;
+}
+
 int create(void*, const mt_comm_id* id, int32_t rank, int32_t ranks, mt_device device,
-           const mt_comm_call*, mt_group** group) {
+           const mt_comm_call* call, mt_group** group) {
   return guarded_comm(host, [&]() -> int {
     const OnDevice here(device.index);
     ncclUniqueId unique;
     std::memcpy(&unique, id->bytes, sizeof(unique));
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 1;
     ncclComm_t comm = nullptr;
-    check(nccl.ncclCommInitRankConfig(&comm, ranks, unique, rank, &config), nullptr,
-          "ncclCommInitRankConfig");
+    const auto meet = [unique, rank, ranks] {
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.blocking = 1;
+      ncclComm_t made = nullptr;
+      check(nccl.ncclCommInitRankConfig(&made, ranks, unique, rank, &config), nullptr,
+            "ncclCommInitRankConfig");
+      return made;
+    };
+    const int status = meet_in_time(device.index, call, meet, &comm);
+    if (status != MT_OK) return status;
     *group = wrap(comm, rank, ranks, device.index);
     return MT_OK;
   });
 }
 
-int split(void*, mt_group* group, int32_t color, int32_t key, const mt_comm_call*,
+int split(void*, mt_group* group, int32_t color, int32_t key, const mt_comm_call* call,
           mt_group** part) {
   *part = nullptr;
-  return run(group, [&](Communicator& self) {
+  int status = MT_OK;
+  const int ran = run(group, [&](Communicator& self) {
     ncclComm_t comm = nullptr;
-    check(
-        nccl.ncclCommSplit(self.comm, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &comm, nullptr),
-        self.comm, "ncclCommSplit");
+    const auto meet = [parent = self.comm, color, key] {
+      ncclComm_t made = nullptr;
+      check(nccl.ncclCommSplit(parent, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &made, nullptr),
+            parent, "ncclCommSplit");
+      return made;
+    };
+    status = meet_in_time(self.device, call, meet, &comm);
     if (comm == nullptr) return;
     int rank = 0, ranks = 0;
     check(nccl.ncclCommUserRank(comm, &rank), comm, "ncclCommUserRank");
     check(nccl.ncclCommCount(comm, &ranks), comm, "ncclCommCount");
     *part = wrap(comm, rank, ranks, self.device);
   });
+  return ran != MT_OK ? ran : status;
 }
 
 void abort_group(void*, mt_group* group) {
@@ -481,6 +525,7 @@ extern "C" int mytorch_comm_nccl_init(const mt_host* given, mt_comm* comm) {
   comm->version = version.c_str();
   comm->device_type = "cuda";
   comm->priority = 10;
+  comm->flags = MT_COMM_COALESCES;
   comm->make_id = make_id;
   comm->create = create;
   comm->split = split;

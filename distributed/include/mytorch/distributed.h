@@ -5,8 +5,8 @@
 //   world.all_reduce(gradient, {distributed::ReduceOp::kAverage});
 //
 // The collectives that take part in differentiation are operators: all_reduce, reduce, broadcast,
-// all_gather_into_tensor, reduce_scatter_tensor, all_to_all_single. A Group converts to their
-// argument `group`.
+// all_gather_into_tensor, all_gather_v, reduce_scatter_tensor, reduce_scatter_v, all_to_all_single,
+// gather_into_tensor, scatter_tensor, send, recv. A Group converts to their argument `group`.
 #pragma once
 
 #include <cstdint>
@@ -110,6 +110,11 @@ class Group {
   Work all_to_all_v(const Tensor& received, const Tensor& sent, IntList received_rows,
                     IntList sent_rows, bool async = false) const;
   void barrier() const;
+  // Starts the calls of this group that `body` makes when it returns: together, as one kernel, if
+  // the engine can (NCCL), otherwise one after the other. They are asynchronous (others are an
+  // Error(kValue)); the returned Work, like each of theirs, is done when all of them are. An
+  // exception of `body` is rethrown, and no call is started.
+  Work coalesced(const std::function<void()>& body) const;
 
   // -- point to point --
   void send(const Tensor& tensor, int to) const;

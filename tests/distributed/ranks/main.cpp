@@ -1,12 +1,15 @@
-// A rank of a launcher: checks a group of all ranks (no argument, `cuda`, `limited` with smaller
-// operands, or `quick`, which leaves out attention as well), or behaves as a rank of a test of
-// failures: `late`, `dies`, `ends` and `differs` make rank 1 sleep, kill itself, leave, or make
-// other calls.
+// A rank of a launcher: checks a group of all ranks (no argument, `limited` with smaller operands,
+// or `quick`, which leaves out attention as well), or behaves as a rank of a test of failures:
+// `late`, `dies`, `ends` and `differs` make rank 1 sleep, kill itself, leave, or make other calls.
+// A last argument `cuda` does this on GPUs, also with `late_replay`, where rank 1 sleeps before it
+// replays a graph; `gpus` prints how many there are.
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <thread>
 
+#include "mytorch/cuda.h"
+#include "mytorch/device_graph.h"
 #include "mytorch/mytorch.h"
 #include "tests/distributed/bodies.h"
 
@@ -40,21 +43,37 @@ void differ_in_parts(const Group& world) {
                "rank 0 sends 3 elements to rank 1, which expects 6");
 }
 
+void replay_late(const Group& world) {
+  const mytorch::Tensor x = mytorch::ones({4}, mytorch::kFloat32, world.device());
+  mytorch::DeviceGraph graph(world.device());
+  graph.capture([&] { world.all_reduce(x); });
+  graph.replay();
+  world.barrier();
+  if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(8));
+  graph.replay();
+  (void)x.sum().item<float>();
+  world.barrier();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   namespace distributed = mytorch::distributed;
-  const char* role = argc > 1 ? argv[1] : "";
+  const bool cuda = argc > 1 && std::strcmp(argv[argc - 1], "cuda") == 0;
+  const char* role = argc > (cuda ? 2 : 1) ? argv[1] : "";
   // The launcher may send it as soon as a rank is dead, before the others have said so.
   if (std::strcmp(role, "dies") == 0) std::signal(SIGTERM, SIG_IGN);
   try {
-    const bool cuda = std::strcmp(role, "cuda") == 0;
+    if (std::strcmp(role, "gpus") == 0) {
+      std::printf("%d\n", mytorch::cuda::device_count());
+      return 0;
+    }
     const distributed::Group world =
         distributed::init({.device = cuda ? mytorch::Device("cuda") : mytorch::kCPU});
     const bool limited = std::strcmp(role, "limited") == 0;
     const bool quick = std::strcmp(role, "quick") == 0;
     if (limited || quick) distributed::bodies::many = limited ? 12 : 300;
-    if (cuda || limited || quick || *role == '\0') {
+    if (limited || quick || *role == '\0') {
       distributed::bodies::here = world.device();
       for (const auto& body : distributed::bodies::all()) {
         if (quick && body.of_context) continue;
@@ -85,13 +104,18 @@ int main(int argc, char** argv) {
     }
     world.barrier();
     if (std::strcmp(role, "differs") == 0) differ_in_parts(world);
+    if (std::strcmp(role, "late_replay") == 0) replay_late(world);
     if (world.rank() == 1) {
       if (std::strcmp(role, "differs") == 0) world.broadcast(mytorch::ones({4}), 0);
       if (std::strcmp(role, "dies") == 0) std::raise(SIGKILL);
       if (std::strcmp(role, "ends") == 0) return 0;
       if (std::strcmp(role, "late") == 0) std::this_thread::sleep_for(std::chrono::seconds(8));
     }
-    world.all_reduce(mytorch::ones({4}));
+    const mytorch::Tensor x = mytorch::ones({4}, mytorch::kFloat32, world.device());
+    world.all_reduce(x);
+    // On GPUs, the call above has only been queued.
+    (void)x.sum().item<float>();
+    world.barrier();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 3;

@@ -1,7 +1,8 @@
-// Gather, scatter and messages that take part in differentiation. Their backward communicates the
-// other way: every rank that called one of them must use its result in a loss, and all must run
-// backward. As for the operators (all_reduce, ...), what backward computes is the gradient of the
-// sum of all ranks' losses.
+// Gather, scatter and messages for ranks that have no tensor to give the operators
+// (gather_into_tensor, scatter_tensor, send, recv) its shape and type. Their backward communicates
+// the other way: every rank that called one of them must use its result in a loss, and all must
+// run backward. As for all collective operators, what backward computes is the gradient of the sum
+// of all ranks' losses.
 #pragma once
 
 #include <vector>
