@@ -14,6 +14,10 @@ struct ParameterAccess {
   // Calls `function` with every member, also with those that hold the same tensor.
   static void visit(const Module& module,
                     const std::function<void(const std::string& name, Tensor& member)>& function);
+  // The same with buffers.
+  static void visit_buffers(
+      const Module& module,
+      const std::function<void(const std::string& name, Tensor& member)>& function);
   // Whether members of the module itself are computed from others.
   static bool is_parametrized(const Module& module);
   // Returns the name and the pointer of a child that is held by pointer, as an element of a list.

@@ -36,6 +36,12 @@ void detail::ParameterAccess::visit(
     if (role == Module::Role::kParameter) function(name, tensor);
   });
 }
+void detail::ParameterAccess::visit_buffers(
+    const Module& module, const std::function<void(const std::string&, Tensor&)>& function) {
+  module.visit("", [&](const std::string& name, Tensor& tensor, Module::Role role) {
+    if (role != Module::Role::kParameter) function(name, tensor);
+  });
+}
 bool detail::ParameterAccess::is_parametrized(const Module& module) { return module.parametrized_; }
 const std::string& detail::ParameterAccess::child_name(const Module& module, size_t index) {
   return module.children_[index].name;

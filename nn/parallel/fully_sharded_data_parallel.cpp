@@ -30,9 +30,14 @@ FullyShardedDataParallel::FullyShardedDataParallel(Module& module,
     : module_(module), state_(std::make_shared<State>()) {
   State& s = *state_;
   s.group = options.group.defined() ? options.group : distributed::world();
-  s.device = s.group.device();
   s.options = std::move(options);
+  s.device = s.options.device.value_or(s.group.device());
+  if (s.group.size() > 1 && !(s.device == s.group.device())) {
+    fail(ErrorCode::kDevice, "[FullyShardedDataParallel] device is ", s.device.str(),
+         ", and the group is on ", s.group.device().str(), ": leave the option out");
+  }
   s.split(module);
+  s.move_buffers(module);
   if (s.options.sync_parameters) {
     const NoGradGuard no_grad;
     for (const Tensor& buffer : module.buffers()) s.group.broadcast(buffer, 0);
@@ -149,8 +154,10 @@ optim::GradientNorm FullyShardedDataParallel::clip_grad_norm_(double max_norm, d
       gradients.push_back(grad.detach());
     }
   }
-  Tensor total = gradients.empty() ? mytorch::zeros(IntList(nullptr, 0), kFloat32, s.device)
+  Tensor total = gradients.empty() ? mytorch::zeros(IntList(nullptr, 0), kFloat32)
                                    : mytorch::get_total_norm(gradients, norm_type).to(kFloat32);
+  const Device place = gradients.empty() ? s.device : total.device();
+  total = mytorch::to(total, s.device);
   if (std::isinf(norm_type)) {
     s.group.all_reduce(total, {ReduceOp::kMax});
   } else {
@@ -158,6 +165,7 @@ optim::GradientNorm FullyShardedDataParallel::clip_grad_norm_(double max_norm, d
     s.group.all_reduce(total);
     total = mytorch::pow(total, 1 / norm_type);
   }
+  total = mytorch::to(total, place);
   if (!gradients.empty()) mytorch::clip_grads_with_norm_(gradients, total, max_norm);
   return optim::GradientNorm(total);
 }
@@ -184,7 +192,7 @@ TensorMap FullyShardedDataParallel::full_state_dict() const {
   for (const Unit& unit : state_->units) {
     for (const Flat& flat : unit.flats) {
       const Tensor full = mytorch::empty({flat.total}, flat.dtype, state_->device);
-      state_->group.all_gather(full, flat.shard);
+      state_->group.all_gather(full, mytorch::to(flat.shard, state_->device));
       const Tensor here = full.to(kCPU);
       for (const Parameter& p : flat.parameters) {
         const Tensor whole = here.narrow(0, p.offset, p.numel).view(p.sizes).clone();

@@ -3,6 +3,10 @@
 // Each unit's parameters of one type lie one after the other in a buffer that is cut into equal
 // shards, one for each rank. A gather therefore needs no copies, and the parameters of a module
 // are, outside of its forward and backward, views of the rank's shard.
+//
+// With cpu_offload, shards and gradients are on the host. A gather begins with the copy of the
+// shard to the device, and a reduction ends with the copy of its result to the host, both on a
+// stream beside the thread's. The host waits for them at the end of a forward and of a backward.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +21,7 @@
 #include "mytorch/nn/parallel/fully_sharded_data_parallel.h"
 #include "mytorch/ops/empty.h"
 #include "mytorch/ops/to.h"
+#include "nn/parallel/side_copies.h"
 
 namespace mytorch::nn {
 
@@ -44,9 +49,12 @@ struct Flat {
   std::vector<Parameter> parameters = {};
   int64_t total = 0;   // elements of the buffer
   int64_t length = 0;  // and of a shard
-  Tensor shard = {};   // (length)
-  Tensor full = {};    // (total), while it is gathered
-  Tensor sums = {};    // (total), gradients that were not reduced
+  Tensor shard = {};   // (length), on the host with cpu_offload
+  // Of which autograd takes whole parameters for results: the parameters' shards or, if these are
+  // on the host, a tensor without elements beside the units, so that backward has one device.
+  std::vector<Tensor> leaves = {};
+  Tensor full = {};  // (total), while it is gathered
+  Tensor sums = {};  // (total), gradients that were not reduced
 
   Tensor whole(const Parameter& p) const {
     return full.narrow(0, p.offset, p.numel).view(p.sizes).detach();
@@ -58,6 +66,7 @@ struct Unit {
   std::string name;
   std::vector<Flat> flats = {};
   std::vector<Work> works = {};  // gathers under way
+  SideCopies::Mark copied = {};  // behind their copies, with cpu_offload
   bool gathered = false;         // or under way
   bool shown = false;            // whether the members are whole
   bool called = false;           // between the hooks before and after its forward
@@ -83,11 +92,17 @@ struct FullyShardedDataParallel::State : std::enable_shared_from_this<State> {
     Tensor result = {};
     Work work = {};
   };
+  // Reduced gradients that are being copied to the host.
+  struct Arrival {
+    Flat* flat;
+    Tensor gradient;
+  };
   struct Gather;
   struct Packed;
 
   distributed::Group group;
-  Device device = kCPU;  // of the parameters: the group's, unless this rank is alone
+  // On which units compute: options.device, or the group's, or the parameters' of a rank alone.
+  Device device = kCPU;
   FullyShardedDataParallelOptions options;
   std::vector<Unit> units;                                           // the outermost one first
   std::unordered_map<uint64_t, std::pair<size_t, size_t>> gathered;  // unit and flat, by storage
@@ -95,14 +110,20 @@ struct FullyShardedDataParallel::State : std::enable_shared_from_this<State> {
   std::vector<size_t> order, backward_order;
   std::vector<size_t> calls, backward_calls;
   Reduction reduction;
-  int forwards = 0;       // scopes
-  bool backward = false;  // whether a backward runs that reached a unit
+  std::vector<Arrival> arrivals;
+  Tensor leaving;                  // the last of them, on the device
+  sharded::SideCopies::Mark left;  // behind its copy
+  int forwards = 0;                // scopes
+  bool backward = false;           // whether a backward runs that reached a unit
   bool sync = true;
   bool alive = true;
+  // Null without cpu_offload. The last member: its destructor waits for what others hold.
+  std::unique_ptr<sharded::SideCopies> copies;
 
   // ---- construction ----
 
   void split(Module& module);
+  void move_buffers(Module& module) const;
   void cut(Unit& unit);
 
   // ---- gathering ----
@@ -113,23 +134,36 @@ struct FullyShardedDataParallel::State : std::enable_shared_from_this<State> {
     const NoGradGuard no_grad;
     for (size_t f = 0; f < unit.flats.size(); ++f) {
       Flat& flat = unit.flats[f];
-      const ScalarType dtype = compute_type(flat);
-      flat.full = mytorch::empty({flat.total}, dtype, device);
+      flat.full = mytorch::empty({flat.total}, compute_type(flat), device);
       gathered[sharded::storage_of(flat.full)] = {index, f};
-      unit.works.push_back(group.all_gather(flat.full, flat.shard.to(dtype), /*async=*/true));
+    }
+    const auto begin = [&] {
+      for (const Flat& flat : unit.flats) {
+        const Tensor shard = mytorch::to(flat.shard, device, {}, /*non_blocking=*/true);
+        unit.works.push_back(
+            group.all_gather(flat.full, shard.to(flat.full.dtype()), /*async=*/true));
+      }
+    };
+    if (copies != nullptr) {
+      unit.copied = copies->run(begin);
+    } else {
+      begin();
     }
     unit.gathered = true;
   }
+  void finish_gather(Unit& unit) {
+    for (Work& work : unit.works) work.wait();
+    unit.works.clear();
+    if (unit.copied != nullptr) copies->wait(std::exchange(unit.copied, nullptr));
+  }
   void gather(size_t index) {
     start(index);
-    for (Work& work : units[index].works) work.wait();
-    units[index].works.clear();
+    finish_gather(units[index]);
   }
   void release(size_t index) {
     Unit& unit = units[index];
     show_shards(index);
-    for (Work& work : unit.works) work.wait();
-    unit.works.clear();
+    finish_gather(unit);
     for (Flat& flat : unit.flats) {
       if (flat.full.defined()) gathered.erase(sharded::storage_of(flat.full));
       flat.full = {};
@@ -169,6 +203,10 @@ struct FullyShardedDataParallel::State : std::enable_shared_from_this<State> {
   void before_backward(size_t index);
   void reduce(size_t index, size_t f, const std::vector<Tensor>& gradients);
   void finish_reduction();
+  void add_gradient(const Flat& flat, const Tensor& gradient);
+  // Wait for the copies to the host; the second adds what has arrived to the gradients.
+  void forget_arrivals();
+  void take_arrivals();
   void end_backward();
 };
 

@@ -23,7 +23,7 @@ struct FullyShardedDataParallel::State::Gather : autograd::Function<Gather> {
     size_t unit, flat;
   };
   static std::vector<Tensor> forward(autograd::FunctionContext* ctx, const Place& place,
-                                     const std::vector<Tensor>& /*shards*/) {
+                                     const std::vector<Tensor>& /*leaves*/) {
     ctx->set_materialize_grads(false);
     ctx->mark_once_differentiable();
     ctx->saved_data["place"] = place;
@@ -37,7 +37,8 @@ struct FullyShardedDataParallel::State::Gather : autograd::Function<Gather> {
     const Place place = std::any_cast<Place>(ctx->saved_data["place"]);
     place.state->reduce(place.unit, place.flat, gradients);
     // The gradients of the shards are set when they have been reduced.
-    return autograd::tensor_list(1 + gradients.size());
+    const Flat& flat = place.state->units[place.unit].flats[place.flat];
+    return autograd::tensor_list(1 + flat.leaves.size());
   }
 };
 
@@ -46,6 +47,7 @@ void FullyShardedDataParallel::State::begin() {
   // What an earlier forward without a backward, or a failure, has left.
   for (size_t i = 0; i < units.size(); ++i) release(i);
   reduction = {};
+  forget_arrivals();
   backward = false;
   calls.clear();
 }
@@ -62,6 +64,8 @@ void FullyShardedDataParallel::State::end(bool failed) {
       release(i);
     }
   }
+  // From here on, the host may write to the shards.
+  if (copies != nullptr) copies->finish();
   if (!failed) order = calls;
 }
 
@@ -85,9 +89,7 @@ Tensor FullyShardedDataParallel::State::before(size_t index, const Tensor& input
     const Flat& flat = unit.flats[f];
     std::vector<Tensor> whole;
     if (flat.trains && grad_enabled()) {
-      std::vector<Tensor> shards;
-      for (const Parameter& p : flat.parameters) shards.push_back(p.shard);
-      whole = Gather::apply(Gather::Place{shared_from_this(), index, f}, shards);
+      whole = Gather::apply(Gather::Place{shared_from_this(), index, f}, flat.leaves);
     } else {
       for (const Parameter& p : flat.parameters) whole.push_back(flat.whole(p));
     }
@@ -188,17 +190,40 @@ void FullyShardedDataParallel::State::finish_reduction() {
   done.work.wait();
   const NoGradGuard no_grad;
   const Tensor result = done.result.to(done.flat->dtype);
-  const int64_t first = done.flat->length * group.rank();
-  for (const Parameter& p : done.flat->parameters) {
-    const Tensor gradient = p.begin == p.end
-                                ? result.narrow(0, 0, 0)
-                                : result.narrow(0, p.offset + p.begin - first, p.end - p.begin);
+  if (copies == nullptr) return add_gradient(*done.flat, result);
+  copies->wait(left);  // for the memory of the one before
+  arrivals.push_back({done.flat, copies->host_tensor(done.flat->length, done.flat->dtype)});
+  const Tensor& here = arrivals.back().gradient;
+  left = copies->run([&] { here.copy_(result, /*non_blocking=*/true); });
+  leaving = result;
+}
+
+void FullyShardedDataParallel::State::add_gradient(const Flat& flat, const Tensor& gradient) {
+  const int64_t first = flat.length * group.rank();
+  for (const Parameter& p : flat.parameters) {
+    const Tensor part = p.begin == p.end
+                            ? gradient.narrow(0, 0, 0)
+                            : gradient.narrow(0, p.offset + p.begin - first, p.end - p.begin);
     if (const Tensor grad = p.shard.grad(); grad.defined()) {
-      grad.detach().add_(gradient);
+      grad.detach().add_(part);
     } else {
-      p.shard.set_grad(gradient.detach());
+      p.shard.set_grad(part.detach());
     }
   }
+}
+
+void FullyShardedDataParallel::State::forget_arrivals() {
+  if (copies != nullptr) copies->finish();
+  leaving = {};
+  left = nullptr;
+  arrivals.clear();
+}
+
+void FullyShardedDataParallel::State::take_arrivals() {
+  const NoGradGuard no_grad;
+  if (copies != nullptr) copies->finish();
+  for (const Arrival& arrival : arrivals) add_gradient(*arrival.flat, arrival.gradient);
+  forget_arrivals();
 }
 
 void FullyShardedDataParallel::State::end_backward() {
@@ -206,6 +231,7 @@ void FullyShardedDataParallel::State::end_backward() {
   backward_order = backward_calls;
   finish_reduction();
   for (size_t i = 0; i < units.size(); ++i) release(i);
+  take_arrivals();
 }
 
 }  // namespace mytorch::nn

@@ -7,6 +7,7 @@
 #include "core/types/errors.h"
 #include "mytorch/nn/container.h"
 #include "mytorch/ops/copy_.h"
+#include "mytorch/ops/to.h"
 #include "mytorch/ops/zeros.h"
 #include "nn/parallel/sharded_state.h"
 #include "nn/parameter_access.h"
@@ -21,6 +22,10 @@ namespace {
 // Parameters and shards begin at multiples of 32 elements, so that vector loads are aligned.
 constexpr int64_t kAlignment = 32;
 int64_t aligned(int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
+
+struct ByImpl {
+  bool operator()(const Tensor& a, const Tensor& b) const { return a.impl() < b.impl(); }
+};
 
 }  // namespace
 
@@ -69,11 +74,11 @@ void FullyShardedDataParallel::State::split(Module& module) {
   detail::ParameterAccess::visit(module, [&](const std::string& name, Tensor& member) {
     const auto [place, is_new] = known.emplace(member.impl(), parameters.size());
     if (is_new) {
-      if (parameters.empty() && group.size() == 1) device = member.device();
-      if (!(member.device() == device)) {
+      if (parameters.empty() && group.size() == 1 && !options.device) device = member.device();
+      if (!(member.device() == device) && !member.device().is_cpu()) {
         fail(ErrorCode::kDevice, "[FullyShardedDataParallel] '", name, "' is on ",
-             member.device().str(), group.size() == 1 ? " and others on " : " and the group on ",
-             device.str(), ": move the module first");
+             member.device().str(), ", and units compute on ", device.str(),
+             ": move the module there, or to the CPU, first");
       }
       parameters.push_back(
           {{{name}, {&member}, member.sizes().vec(), member.numel()}, unit_of(name)});
@@ -103,7 +108,20 @@ void FullyShardedDataParallel::State::split(Module& module) {
     }
     flat->parameters.push_back(std::move(found.parameter));
   }
+  if (options.cpu_offload.offload_params) {
+    copies = std::make_unique<sharded::SideCopies>(device, options.cpu_offload.pin_memory);
+  }
   for (Unit& unit : units) cut(unit);
+}
+
+void FullyShardedDataParallel::State::move_buffers(Module& module) const {
+  std::map<Tensor, Tensor, ByImpl> moved;  // modules may share them
+  detail::ParameterAccess::visit_buffers(module, [&](const std::string&, Tensor& member) {
+    if (member.device() == device) return;
+    const auto [at, is_new] = moved.try_emplace(member);
+    if (is_new) at->second = mytorch::to(member, device);
+    member = at->second;
+  });
 }
 
 void FullyShardedDataParallel::State::cut(Unit& unit) {
@@ -121,7 +139,13 @@ void FullyShardedDataParallel::State::cut(Unit& unit) {
     }
     if (options.sync_parameters) group.broadcast(full, 0);
     const int64_t first = flat.length * group.rank();
-    flat.shard = full.narrow(0, first, flat.length).clone();
+    const Tensor part = full.narrow(0, first, flat.length);
+    if (copies != nullptr) {
+      flat.shard = copies->host_tensor(flat.length, flat.dtype);
+      flat.shard.copy_(part);
+    } else {
+      flat.shard = part.clone();
+    }
     for (Parameter& p : flat.parameters) {
       p.begin = std::clamp<int64_t>(first - p.offset, 0, p.numel);
       p.end = std::clamp<int64_t>(first + flat.length - p.offset, 0, p.numel);
@@ -130,6 +154,10 @@ void FullyShardedDataParallel::State::cut(Unit& unit) {
               .detach();
       if (flat.trains) p.shard.requires_grad_();
       for (Tensor* member : p.members) *member = p.shard;
+      if (copies == nullptr) flat.leaves.push_back(p.shard);
+    }
+    if (copies != nullptr && flat.trains) {
+      flat.leaves.push_back(mytorch::zeros({0}, flat.dtype, device).requires_grad_());
     }
   }
 }

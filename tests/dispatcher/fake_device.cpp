@@ -203,16 +203,18 @@ mt_device_ops device_functions() {
     void* data = std::aligned_alloc(64, (std::max<size_t>(bytes, 1) + 63) / 64 * 64);
     s.blocks[static_cast<char*>(data)] = {std::max<size_t>(bytes, 1), {}, {}};
     ++s.calls.blocks;
+    s.calls.bytes += static_cast<int64_t>(bytes);
     if (s.capturing != nullptr && stream == s.capturing) {
       s.captured->memory.insert(static_cast<char*>(data));
       s.graph_memory[static_cast<char*>(data)] = false;
     }
     return data;
   };
-  ops.release = [](void* self, int32_t, void* data, size_t, void*) {
+  ops.release = [](void* self, int32_t, void* data, size_t bytes, void*) {
     State& s = state_of(self);
     std::lock_guard<std::mutex> lock(s.mutex);
     --s.calls.blocks;
+    s.calls.bytes -= static_cast<int64_t>(bytes);
     if (const auto at = s.graph_memory.find(static_cast<char*>(data)); at != s.graph_memory.end()) {
       at->second = true;  // the graph has it until it is destroyed
       return;
@@ -234,8 +236,9 @@ mt_device_ops device_functions() {
     }
     auto& on = *static_cast<Stream*>(stream);
     s.begin(on);
-    if (kind != MT_COPY_TO_DEVICE) s.use(on, from, false, "a copy to the host");
-    if (kind != MT_COPY_TO_HOST) s.use(on, to, true, "a copy to the device");
+    const char* by = kind == MT_COPY_TO_HOST ? "a copy to the host" : "a copy to the device";
+    s.use(on, from, false, by);  // host memory counts if it is pinned
+    s.use(on, to, true, by);
     ++s.calls.copies[kind];
     std::memcpy(to, from, bytes);
     return int{MT_OK};
@@ -290,6 +293,25 @@ mt_device_ops device_functions() {
     return int{MT_OK};
   };
   return ops;
+}
+
+void add_pinned(mt_device_ops* ops) {
+  ops->allocate_pinned = [](void* self, size_t bytes) -> void* {
+    State& s = state_of(self);
+    std::lock_guard<std::mutex> lock(s.mutex);
+    if (s.fails("allocate_pinned")) return nullptr;
+    void* data = std::aligned_alloc(64, (std::max<size_t>(bytes, 1) + 63) / 64 * 64);
+    s.blocks[static_cast<char*>(data)] = {std::max<size_t>(bytes, 1), {}, {}};
+    s.calls.pinned_bytes += static_cast<int64_t>(bytes);
+    return data;
+  };
+  ops->release_pinned = [](void* self, void* data, size_t bytes) {
+    State& s = state_of(self);
+    std::lock_guard<std::mutex> lock(s.mutex);
+    s.calls.pinned_bytes -= static_cast<int64_t>(bytes);
+    s.blocks.erase(static_cast<char*>(data));
+    std::free(data);
+  };
 }
 
 void add_graphs(mt_device_ops* ops) {
@@ -361,6 +383,7 @@ int fill(State& s, const mt_host* host, mt_backend* backend) {
   s.self_inner = reference.self;
   s.ops = device_functions();
   if (s.options.graphs) add_graphs(&s.ops);
+  if (s.options.pins) add_pinned(&s.ops);
   backend->name = s.options.name.c_str();
   backend->version = "1.0";
   backend->device_type = s.options.name.c_str();

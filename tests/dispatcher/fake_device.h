@@ -23,7 +23,9 @@ struct DeviceCalls {
   int events_waited = 0;
   int events_destroyed = 0;
   int synchronizations = 0;
-  int64_t blocks = 0;  // live blocks
+  int64_t blocks = 0;        // live blocks
+  int64_t bytes = 0;         // of these
+  int64_t pinned_bytes = 0;  // live
   int graph_launches = 0;
 };
 
@@ -35,6 +37,7 @@ struct FakeOptions {
   // Selects the programs to compile; all by default.
   std::function<bool(const mt_program& program)> compiles;
   bool graphs = false;  // whether the devices have graphs
+  bool pins = false;    // whether the host has pinned memory for them
 };
 
 class FakeDevice {

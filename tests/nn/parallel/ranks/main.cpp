@@ -118,9 +118,11 @@ void data_parallel(const Group& g, const Expected& expected) {
 
 void fully_sharded(const Group& g, const Expected& expected) {
   const std::string folder = "saved";  // in the folder of this run, which the ranks share
-  for (const bool reshard : {true, false}) {
+  for (const auto& [reshard, offload] : {std::pair(true, false), {false, false}, {true, true}}) {
     Sequential net = model();
-    FullyShardedDataParallel parallel(net, {.group = g, .reshard_after_forward = reshard});
+    FullyShardedDataParallel parallel(
+        net,
+        {.group = g, .reshard_after_forward = reshard, .cpu_offload = {.offload_params = offload}});
     const auto optimizer = optimizer_of(net.parameters());
     std::vector<double> losses;
     for (int step = 0; step < kSteps; ++step) {
@@ -131,7 +133,7 @@ void fully_sharded(const Group& g, const Expected& expected) {
       optimizer->step();
       losses.push_back(mean_of_ranks(g, loss));
     }
-    expect_losses(losses, expected, "fully sharded");
+    expect_losses(losses, expected, offload ? "fully sharded, offloaded" : "fully sharded");
     save_sharded(folder, parallel, optimizer.get());
     Sequential other = model();
     FullyShardedDataParallel loaded(other, {.group = g});

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "mytorch/device.h"
 #include "mytorch/distributed.h"
 #include "mytorch/dtype.h"
 #include "mytorch/nn/module.h"
@@ -25,8 +26,21 @@ struct MixedPrecision {
   bool cast_inputs = true;
 };
 
+struct CPUOffload {
+  // Whether this rank's parameters and gradients, and therefore the state of an optimizer and its
+  // steps, are on the CPU. A unit's part is copied to the device before it is gathered.
+  bool offload_params = false;
+  // Whether that memory is pinned, if the device has such memory: copies then run beside the
+  // device's computations.
+  bool pin_memory = true;
+};
+
 struct FullyShardedDataParallelOptions {
   distributed::Group group = {};  // default: distributed::world()
+  // On which units compute; default: the group's, or that of the parameters if this rank is alone.
+  // Parameters may be on the CPU instead, from which each unit is copied when it is split. Buffers
+  // move to this device.
+  std::optional<Device> device = {};
   // Whether a module is a unit, whose parameters are gathered and freed together: ideally a layer
   // of many. Default: the elements of the outermost ModuleLists and Sequentials. What no unit
   // contains belongs to the module itself, the outermost unit.
@@ -35,6 +49,7 @@ struct FullyShardedDataParallelOptions {
   // (ZeRO stage 3), or kept in between (stage 2). The outermost unit's are kept.
   bool reshard_after_forward = true;
   MixedPrecision mixed_precision = {};
+  CPUOffload cpu_offload = {};
   // Whether the next unit is gathered while one computes.
   bool prefetch = true;
   // Whether the parameters and buffers of rank 0 are broadcast at the start.
@@ -58,8 +73,8 @@ struct FullyShardedDataParallelOptions {
 //
 // `module` must outlive this object and must not be moved, converted or copied after it. All ranks
 // call the same units in the same order. Units are called by operator(), as hooks are, and not by
-// forward(). Throws Error(kDevice) if a parameter is not on the group's device, and
-// Error(kUnsupported) for parametrized modules.
+// forward(). Throws Error(kDevice) if a parameter is neither on the device of the units nor on the
+// CPU, and Error(kUnsupported) for parametrized modules.
 class FullyShardedDataParallel {
  public:
   explicit FullyShardedDataParallel(Module& module, FullyShardedDataParallelOptions options = {});
