@@ -190,9 +190,15 @@ bool checks() {
 
 std::string place(const GroupState& state, const CallName& name) {
   const std::string who = absl::StrCat("rank ", state.rank, " of group ", state.name, ", ");
-  if (!name.messages.empty()) return who + name.text(state.rank);
+  if (!name.messages.empty() || name.other() >= 0) return who + name.text(state.rank);
   return absl::StrCat(who, "call #", name.number, ", ", name.signature.text());
 }
+
+// Returns where the program makes a call: where it has noted that, or, if the call fails on the
+// thread that makes it, where this is.
+CallSite caller(const CallSite& noted) { return noted.known() ? noted : CallSite::here(); }
+
+}  // namespace
 
 mt_comm_call call_of(const GroupState& state, void* stream) {
   mt_comm_call call{};
@@ -203,12 +209,7 @@ mt_comm_call call_of(const GroupState& state, void* stream) {
   return call;
 }
 
-// Returns where the program makes a call: where it has noted that, or, if the call fails on the
-// thread that makes it, where this is.
-CallSite caller(const CallSite& noted) { return noted.known() ? noted : CallSite::here(); }
-
-// Throws the Error of a call that failed, and ends the group.
-[[noreturn]] void fail_call(GroupState& state, const CallName& name, int status) {
+void fail_call(GroupState& state, const CallName& name, int status) {
   const std::string op = name.signature.op;
   const std::string message = take_host_error();
   const std::string what = absl::StrCat(place(state, name), called_from(caller(name.site)));
@@ -246,18 +247,23 @@ CallSite caller(const CallSite& noted) { return noted.known() ? noted : CallSite
   fail_status(status, op.c_str(), text);
 }
 
+void check_alive(GroupState& state, const char* op) {
+  if (!state.failed) return;
+  fail(ErrorCode::kIo, "[", op, "] group ", state.name,
+       " has failed and takes no more calls: ", state.reason());
+}
+
+namespace {
+
 struct Begun {
   CallName name;
   uint64_t record;
 };
 
 Begun begin(GroupState& state, const Call& call, void* stream) {
-  if (state.failed) {
-    fail(ErrorCode::kIo, "[", call.signature.op, "] group ", state.name,
-         " has failed and takes no more calls: ", state.reason());
-  }
+  check_alive(state, call.signature.op);
   if (call.peers.empty()) ++state.sequence;
-  CallName name{state.sequence, call.signature, {}, call.site};
+  CallName name{.number = state.sequence, .signature = call.signature, .site = call.site};
   {
     const std::lock_guard<std::mutex> lock(state.progress_mutex);
     for (const int peer : call.peers) name.messages.push_back({peer, ++state.messages[peer]});

@@ -21,8 +21,10 @@ std::string call_key(const GroupState& state, int rank) {
 }
 std::string ended_key(int rank) { return absl::StrCat("ended/", rank); }
 
-// Whether a rank makes a call: all do, but messages are those of two.
+// Whether a call waits for a rank: for all, but messages are those of two, and one-sided calls
+// concern one.
 bool makes(const CallName& call, int rank) {
+  if (call.other() >= 0) return rank == call.other();
   return call.messages.empty() ||
          std::any_of(call.messages.begin(), call.messages.end(),
                      [&](const CallName::Message& message) { return message.peer == rank; });
@@ -51,6 +53,7 @@ struct Progress {
 
   // Whether this is the progress of a rank that has come to a call which `asking` makes.
   bool has_come(int asking, int rank, const CallName& call_of_asking) const {
+    if (call_of_asking.other() >= 0) return call_of_asking.awaited < 0;
     if (call_of_asking.messages.empty()) return number >= call_of_asking.number;
     const auto found = messages.find(asking);
     uint64_t most = 0;
@@ -61,8 +64,9 @@ struct Progress {
   }
   // Whether the rank makes another call of all ranks with the same number.
   bool is_other(int asking, const CallName& call_of_asking) const {
-    return call_of_asking.messages.empty() && number == call_of_asking.number &&
-           call.starts_with("#") && call != call_of_asking.text(asking);
+    return call_of_asking.messages.empty() && call_of_asking.other() < 0 &&
+           number == call_of_asking.number && call.starts_with("#") &&
+           call != call_of_asking.text(asking);
   }
 };
 
@@ -149,6 +153,29 @@ void Session::run() {
   }
 }
 
+std::string Session::ended(GroupState& state, const CallName& call) {
+  if (store_->add("ended", 0) == 0) return "";
+  for (int rank = 0; rank < state.size; ++rank) {
+    if (!makes(call, rank)) continue;
+    const int in_world = state.world_ranks[static_cast<size_t>(rank)];
+    if (!store_->find(ended_key(in_world)).has_value()) continue;
+    // A rank that ended because the group had failed has said so before.
+    std::string why = store_->find(failure_key(state)).value_or("");
+    if (why.empty()) {
+      const bool numbered = call.messages.empty() && call.other() < 0;
+      why = absl::StrCat("rank ", rank, " of group ", state.name, " has ended without coming to ",
+                         numbered ? absl::StrCat("call #", call.number) : call.text(state.rank));
+      // The others may notice that the group ends before they notice why.
+      try {
+        store_->set(failure_key(state), why);
+      } catch (const Error&) {  // they find out by themselves
+      }
+    }
+    return why;
+  }
+  return "";
+}
+
 void Session::look_after(GroupState& state, const std::vector<int>& lost) {
   if (state.failed) return;
   for (int rank = 0; rank < state.size; ++rank) {
@@ -168,26 +195,8 @@ void Session::look_after(GroupState& state, const std::vector<int>& lost) {
     since = state.since;
     last = state.last;
   }
-  if (under_way && Clock::now() - since > std::chrono::seconds(1) && store_->add("ended", 0) > 0) {
-    for (int rank = 0; rank < state.size; ++rank) {
-      if (!makes(last, rank)) continue;
-      if (!store_->find(ended_key(state.world_ranks[static_cast<size_t>(rank)])).has_value())
-        continue;
-      // A rank that ended because the group had failed has said so before.
-      std::string why = store_->find(failure_key(state)).value_or("");
-      if (why.empty()) {
-        why = absl::StrCat(
-            "rank ", rank, " of group ", state.name, " has ended without coming to ",
-            last.messages.empty() ? absl::StrCat("call #", last.number) : last.text(state.rank));
-        // The others may notice that the group ends before they notice why.
-        try {
-          store_->set(failure_key(state), why);
-        } catch (const Error&) {  // they find out by themselves
-        }
-      }
-      state.fail(why);
-      return;
-    }
+  if (under_way && Clock::now() - since > std::chrono::seconds(1)) {
+    if (const std::string why = ended(state, last); !why.empty()) return state.fail(why);
   }
   // Work on a device.
   const DeviceType& type = device_type(state.slot);
@@ -259,6 +268,11 @@ std::string Session::diagnose(GroupState& state, const CallName& call) {
     }
   } catch (const Error& error) {
     return absl::StrCat("the ranks cannot be asked: ", error.what());
+  }
+  if (found.empty() && call.other() >= 0) {
+    return absl::StrCat("rank ", call.other(),
+                        " answers: raise the deadline by MYTORCH_DISTRIBUTED_TIMEOUT, or check the "
+                        "network");
   }
   if (found.empty()) {
     return "all ranks have come: raise the deadline by MYTORCH_DISTRIBUTED_TIMEOUT, or check the "

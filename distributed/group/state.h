@@ -44,6 +44,8 @@ class Session {
   void publish(GroupState& state);
   // Says for each rank of the group that has not come to a call where it is instead.
   std::string diagnose(GroupState& state, const CallName& call);
+  // Returns why a call will never finish, because a rank that it waits for has left; or "".
+  std::string ended(GroupState& state, const CallName& call);
   // Leaves: ends the thread, and waits for the others to leave if this process serves the store.
   // Must come before the last reference goes, because the thread may hold it for a moment.
   void stop();
@@ -155,6 +157,17 @@ struct Task {
 };
 Work run_call(const std::shared_ptr<GroupState>& state, Call call, Start start,
               std::vector<Tensor> kept, std::function<void()> finish, bool async);
+
+// Runs a one-sided call on the window of rank `owner`, and turns its status into an Error. Unlike
+// the calls above, it is made by any thread, beside others, and has no number.
+void run_on_window(GroupState& state, const Signature& signature, int owner, const Start& start);
+
+// The circumstances of a call that is made now.
+mt_comm_call call_of(const GroupState& state, void* stream);
+// Throws the Error of a call that failed with a status of an engine, and ends the group.
+[[noreturn]] void fail_call(GroupState& state, const CallName& name, int status);
+// Throws Error(kIo) if the group has failed.
+void check_alive(GroupState& state, const char* op);
 
 // Joins the ranks of a session. The engine's id goes through the store.
 std::shared_ptr<GroupState> make_group(const Engine& engine, int rank, int size, Device device,

@@ -65,6 +65,8 @@ bool Signature::operator==(const Signature& other) const {
 
 std::string CallName::text(int rank) const {
   std::string text = signature.text();
+  if (owner >= 0) return absl::StrCat(text, " on the window of rank ", owner);
+  if (awaited >= 0) return absl::StrCat(text, ", waiting for rank ", awaited);
   if (messages.empty()) return absl::StrCat("#", number, text.empty() ? "" : " ", text);
   for (const Message& message : messages) {
     absl::StrAppend(&text, ", message #", message.number, " of ranks ",

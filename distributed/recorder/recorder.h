@@ -32,7 +32,7 @@ struct Signature {
 Signature signature_of(const char* op);
 
 // A call as ranks speak of it. Calls of all ranks are numbered in each group, and messages in each
-// pair of ranks, because the others do not count them.
+// pair of ranks, because the others do not count them. One-sided calls have no numbers.
 struct CallName {
   struct Message {
     int peer;
@@ -42,8 +42,13 @@ struct CallName {
   Signature signature = {};
   std::vector<Message> messages = {};  // if there are any, only these ranks make the call
   CallSite site = {};                  // where the program noted it
+  int owner = -1;    // of a one-sided call, the rank of the window, which makes no call
+  int awaited = -1;  // of a wait, the rank that has not done what the others wait for
 
-  // "#3 all_reduce float32 (3, 4) sum", or "send float32 (4,), message #2 of ranks 0 and 1"
+  // The only other rank that the call concerns, or -1.
+  int other() const { return owner >= 0 ? owner : awaited; }
+  // "#3 all_reduce float32 (3, 4) sum", "send float32 (4,), message #2 of ranks 0 and 1", or
+  // "window_put float32 (4,) on the window of rank 1"
   std::string text(int rank) const;
 };
 

@@ -674,6 +674,7 @@ const std::vector<Body>& all() {
                               {"RepeatBits", repeat_bits},
                               {"FormGroups", form_groups},
                               {"RefuseBadCalls", refuse_bad_calls}};
+    for (const Body& body : window_bodies()) made.push_back(body);
     for (const Body& body : context_bodies()) made.push_back({body.name, body.run, true});
     return made;
   }();

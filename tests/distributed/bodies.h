@@ -17,6 +17,7 @@ struct Body {
 };
 const std::vector<Body>& all();
 std::vector<Body> context_bodies();  // of all(), those of attention
+std::vector<Body> window_bodies();   // of all(), those of one-sided calls
 extern Device here;                  // the device of the operands
 extern int64_t many;                 // the elements of a large operand
 

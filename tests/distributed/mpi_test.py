@@ -4,8 +4,9 @@
 
 Without a role all ranks must succeed; so they must with `limited`, where MPI is given counts up to 5 at a time (and
 operands are smaller, because each call is then many), with `quick`, which leaves out a part for many ranks, and with
-`checked`, where the signatures of all calls are compared. `late`, `dies` and `ends` are what rank 1 does; the
-others must end in time, and say so. With `differs`, rank 1 makes another call than the others, and all ranks must say
+`checked`, where the signatures of all calls are compared, and with `messages`, where MPI has no windows. `late`, `dies`
+and `ends` are what rank 1 does, `lost` and `stalled` what it does while the others wait for it at a window; the others
+must end in time, and say so. With `differs`, rank 1 makes another call than the others, and all ranks must say
 which. `huge` must succeed with tensors of more than 2^31 elements.
 """
 
@@ -23,9 +24,9 @@ import processes
 
 mpiexec, program, ranks, *role = sys.argv[1:]
 needs.need("mpi", mpiexec)
-limited, checked = role == ["limited"], role in (["checked"], ["differs"])
-arguments = [] if role == ["checked"] else role  # of the ranks
-if role in (["limited"], ["checked"], ["quick"]):
+limited, checked, messages = role == ["limited"], role in (["checked"], ["differs"]), role == ["messages"]
+arguments = {"checked": [], "messages": ["window"]}.get("".join(role), role)  # of the ranks
+if role in (["limited"], ["checked"], ["quick"], ["messages"]):
     role = []
 environment = dict(
     os.environ,
@@ -39,10 +40,12 @@ environment = dict(
 )
 if limited:
     environment["MYTORCH_MPI_MAX_COUNT"] = "5"
+if messages:
+    environment["OMPI_MCA_osc"] = "^sm,rdma,ucx,pt2pt"
 if checked:
     environment["MYTORCH_DISTRIBUTED_CHECK"] = "1"
 command = [mpiexec, "-n", ranks]
-if role == ["dies"] and b"Open MPI" in processes.run([mpiexec, "--version"], capture_output=True).stdout:
+if role in (["dies"], ["lost"]) and b"Open MPI" in processes.run([mpiexec, "--version"], capture_output=True).stdout:
     # The ranks find out themselves. The launcher may end them all the same, by SIGTERM, which they ignore; it waits for
     # their reports before it sends SIGKILL.
     command += ["--mca", "orte_abort_on_non_zero_status", "0", "--enable-recovery"]
@@ -84,6 +87,8 @@ expected = {
     "late": "rank 1 has not come: its last call is #1 barrier, finished",
     "dies": "rank 1 of group world has died",
     "ends": "rank 1 of group world has ended",
+    "lost": "rank 1 of group world has died",
+    "stalled": "not finished within 2 s: rank 1 has not come: its last call is #3 barrier, finished",
     "differs": "rank 0 calls all_reduce float32 (4,) sum; rank 1 calls broadcast float32 (4,) root 0",
 }
 if role == ["huge"]:

@@ -18,7 +18,8 @@ extern "C" {
 #endif
 
 #define MT_COMM_MAJOR 1u
-#define MT_COMM_MINOR 0u
+// Version 1.1 appended windows.
+#define MT_COMM_MINOR 1u
 
 // Statuses besides those of mytorch/abi.h.
 enum {
@@ -63,7 +64,8 @@ typedef struct mt_comm_call {
   int64_t timeout_ns;
 } mt_comm_call;
 
-typedef struct mt_group mt_group;  // the engine's
+typedef struct mt_group mt_group;    // the engine's
+typedef struct mt_window mt_window;  // the engine's
 
 // `send` and `recv` are buffers of `count` elements, times the group's size where a rank has a part
 // for each; parts follow each other in the order of the ranks. A buffer that `send` and `recv`
@@ -145,6 +147,30 @@ typedef struct mt_comm {
   // results. Without them the host refuses exchanges by send and recv.
   int (*begin)(void* self, mt_group* group);
   int (*end)(void* self, mt_group* group, const mt_comm_call* call);
+
+  // ---- one-sided calls: all of them or none ----
+  // A window is memory that the ranks of a group lend each other: `bytes` bytes of this rank, as
+  // many as it likes, zero at first. Collective over the group.
+  int (*window_create)(void* self, mt_group* group, int64_t bytes, const mt_comm_call* call,
+                       mt_window** window);
+  // Frees a window and its memory, and is collective, unless `call` is NULL. Then this rank alone
+  // gives it up, whatever its state: its memory stays for the others, until the process ends at the
+  // latest. The group is destroyed afterwards.
+  int (*window_free)(void* self, mt_window* window, const mt_comm_call* call);
+  // Write and read bytes of rank `owner`, from byte `offset` on, within its window; the owner makes
+  // no call. Of one window, calls of any threads and ranks go on at the same time, beside those of
+  // the group. The calls on one owner take effect one after the other, each as a whole, and have
+  // done so when they return.
+  int (*window_put)(void* self, mt_window* window, const void* data, int64_t bytes, int32_t owner,
+                    int64_t offset, const mt_comm_call* call);
+  int (*window_get)(void* self, mt_window* window, void* data, int64_t bytes, int32_t owner,
+                    int64_t offset, const mt_comm_call* call);
+  // Combines elements of the window with those of `data`, of which only these are scaled. `before`
+  // receives what the window had, unless it is NULL. `offset` is a multiple of an element's size.
+  // There is no AVERAGE.
+  int (*window_accumulate)(void* self, mt_window* window, const void* data, void* before,
+                           int64_t count, mt_dtype dtype, const mt_reduction* reduction,
+                           int32_t owner, int64_t offset, const mt_comm_call* call);
 } mt_comm;
 enum {
   // The engine's own launcher connects the ranks of the processes: `create` needs no id.

@@ -18,6 +18,9 @@ namespace mytorch::comm_mpi {
 inline const mt_host* host = nullptr;
 inline bool threads_may_call = false;  // at the same time
 inline std::atomic<bool> any_failed{false};
+// Threads that serve windows, and whether they must end because the process does.
+inline std::atomic<int> serving{0};
+inline std::atomic<bool> leaving{false};
 
 // Serializes calls of MPI if it does not take them from several threads.
 inline std::recursive_mutex mpi_mutex;

@@ -13,6 +13,7 @@
 #include "distributed/engines/mpi/communicator.h"
 #include "distributed/engines/mpi/reductions.h"
 #include "distributed/engines/mpi/types.h"
+#include "distributed/engines/mpi/window.h"
 #include "mytorch/backend/comm.h"
 
 namespace mytorch::comm_mpi {
@@ -181,6 +182,8 @@ const char* serves(void*, int32_t, int32_t ranks) {
 }
 
 void leave() {
+  leaving = true;
+  while (serving > 0 && !any_failed) sched_yield();
   int over = 0;
   MPI_Finalized(&over);
   // After a failure the others may never come.
@@ -289,6 +292,7 @@ extern "C" int mytorch_comm_mpi_init(const mt_host* given, mt_comm* comm) {
   comm->abort = abort_group;
   comm->async_error = async_error;
   MYTORCH_COMM_CALLS(comm, mpi);
+  MYTORCH_COMM_WINDOWS(comm, mpi);
   return MT_OK;
 }
 

@@ -193,12 +193,18 @@ MPI_Op own_of(int32_t op) {
 
 }  // namespace
 
-MPI_Op mpi_op(mt_dtype dtype, int32_t op) {
-  if (sdk::is_dtype<sdk::Half>(dtype)) return own_of<sdk::Half>(op);
-  if (sdk::is_dtype<sdk::BFloat16>(dtype)) return own_of<sdk::BFloat16>(op);
+bool is_builtin(mt_dtype dtype, int32_t op) {
+  if (sdk::is_dtype<sdk::Half>(dtype) || sdk::is_dtype<sdk::BFloat16>(dtype)) return false;
   const bool ordered = op == MT_REDUCE_MIN || op == MT_REDUCE_MAX;
-  if (ordered && sdk::is_dtype<float>(dtype)) return own_of<float>(op);
-  if (ordered && sdk::is_dtype<double>(dtype)) return own_of<double>(op);
+  return !ordered || !(sdk::is_dtype<float>(dtype) || sdk::is_dtype<double>(dtype));
+}
+
+MPI_Op mpi_op(mt_dtype dtype, int32_t op) {
+  if (!is_builtin(dtype, op)) {
+    if (sdk::is_dtype<sdk::Half>(dtype)) return own_of<sdk::Half>(op);
+    if (sdk::is_dtype<sdk::BFloat16>(dtype)) return own_of<sdk::BFloat16>(op);
+    return sdk::is_dtype<float>(dtype) ? own_of<float>(op) : own_of<double>(op);
+  }
   if (sdk::is_bool(dtype)) {
     return op == MT_REDUCE_SUM || op == MT_REDUCE_MAX ? MPI_LOR : MPI_LAND;
   }

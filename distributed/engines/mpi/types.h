@@ -60,5 +60,7 @@ class Parts {
 // MPI's operation for a reduction; a sum for averages. Our own ones are for 16-bit floats, and for
 // minima and maxima of floats, where NaN wins.
 MPI_Op mpi_op(mt_dtype dtype, int32_t op);
+// Whether it is one of MPI's, which alone it takes in one-sided calls.
+bool is_builtin(mt_dtype dtype, int32_t op);
 
 }  // namespace mytorch::comm_mpi

@@ -1,8 +1,9 @@
 // A rank of a launcher: checks a group of all ranks (no argument, `limited` with smaller operands,
-// or `quick`, which leaves out attention as well), or behaves as a rank of a test of failures:
-// `late`, `dies`, `ends` and `differs` make rank 1 sleep, kill itself, leave, or make other calls.
-// A last argument `cuda` does this on GPUs, also with `late_replay`, where rank 1 sleeps before it
-// replays a graph; `gpus` prints how many there are.
+// `quick`, which leaves out attention as well, or `window`, one-sided calls alone), or behaves as a
+// rank of a test of failures: `late`, `dies`, `ends` and `differs` make rank 1 sleep, kill itself,
+// leave, or make other calls; `stalled` and `lost` make it sleep or kill itself while the others
+// wait for it at a window. A last argument `cuda` does this on GPUs, also with `late_replay`, where
+// rank 1 sleeps before it replays a graph; `gpus` prints how many there are.
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -10,6 +11,7 @@
 
 #include "mytorch/cuda.h"
 #include "mytorch/device_graph.h"
+#include "mytorch/distributed/window.h"
 #include "mytorch/mytorch.h"
 #include "tests/distributed/bodies.h"
 
@@ -55,35 +57,60 @@ void replay_late(const Group& world) {
   world.barrier();
 }
 
+void run_all(const std::vector<mytorch::distributed::bodies::Body>& bodies, const Group& world,
+             bool quick) {
+  for (const auto& body : bodies) {
+    if (quick && body.of_context) continue;
+    std::fprintf(stderr, "rank %d of %d by %s: %s\n", world.rank(), world.size(),
+                 world.engine().c_str(), body.name.c_str());
+    body.run(world);
+  }
+}
+
+// Waits for rank 1, which sleeps or dies instead.
+void wait_at_window(const Group& world, bool dies) {
+  const mytorch::distributed::Window window(world, 8);
+  world.barrier();
+  if (world.rank() == 1) {
+    if (dies) std::raise(SIGKILL);
+    std::this_thread::sleep_for(std::chrono::seconds(8));
+  }
+  window.wait("turn", [&]() -> std::optional<int> {
+    if (window.fetch_add(0, 0, 0) != 0) return std::nullopt;
+    return 1;
+  });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   namespace distributed = mytorch::distributed;
   const bool cuda = argc > 1 && std::strcmp(argv[argc - 1], "cuda") == 0;
   const char* role = argc > (cuda ? 2 : 1) ? argv[1] : "";
+  const auto is = [&](const char* name) { return std::strcmp(role, name) == 0; };
   // The launcher may send it as soon as a rank is dead, before the others have said so.
-  if (std::strcmp(role, "dies") == 0) std::signal(SIGTERM, SIG_IGN);
+  if (is("dies") || is("lost")) std::signal(SIGTERM, SIG_IGN);
   try {
-    if (std::strcmp(role, "gpus") == 0) {
+    if (is("gpus")) {
       std::printf("%d\n", mytorch::cuda::device_count());
       return 0;
     }
     const distributed::Group world =
         distributed::init({.device = cuda ? mytorch::Device("cuda") : mytorch::kCPU});
-    const bool limited = std::strcmp(role, "limited") == 0;
-    const bool quick = std::strcmp(role, "quick") == 0;
+    const bool limited = is("limited");
+    const bool quick = is("quick");
     if (limited || quick) distributed::bodies::many = limited ? 12 : 300;
+    distributed::bodies::here = world.device();
     if (limited || quick || *role == '\0') {
-      distributed::bodies::here = world.device();
-      for (const auto& body : distributed::bodies::all()) {
-        if (quick && body.of_context) continue;
-        std::fprintf(stderr, "rank %d of %d by %s: %s\n", world.rank(), world.size(),
-                     world.engine().c_str(), body.name.c_str());
-        body.run(world);
-      }
+      run_all(distributed::bodies::all(), world, quick);
       return 0;
     }
-    if (std::strcmp(role, "huge") == 0) {
+    if (is("window")) {
+      run_all(distributed::bodies::window_bodies(), world, quick);
+      return 0;
+    }
+    if (is("lost") || is("stalled")) wait_at_window(world, is("lost"));
+    if (is("huge")) {
       using distributed::bodies::expect;
       const int64_t n = (int64_t{1} << 31) + 8;
       const mytorch::Tensor x = mytorch::full({n}, world.rank() + 1, mytorch::kUInt8);
@@ -103,13 +130,13 @@ int main(int argc, char** argv) {
       return 0;
     }
     world.barrier();
-    if (std::strcmp(role, "differs") == 0) differ_in_parts(world);
-    if (std::strcmp(role, "late_replay") == 0) replay_late(world);
+    if (is("differs")) differ_in_parts(world);
+    if (is("late_replay")) replay_late(world);
     if (world.rank() == 1) {
-      if (std::strcmp(role, "differs") == 0) world.broadcast(mytorch::ones({4}), 0);
-      if (std::strcmp(role, "dies") == 0) std::raise(SIGKILL);
-      if (std::strcmp(role, "ends") == 0) return 0;
-      if (std::strcmp(role, "late") == 0) std::this_thread::sleep_for(std::chrono::seconds(8));
+      if (is("differs")) world.broadcast(mytorch::ones({4}), 0);
+      if (is("dies")) std::raise(SIGKILL);
+      if (is("ends")) return 0;
+      if (is("late")) std::this_thread::sleep_for(std::chrono::seconds(8));
     }
     const mytorch::Tensor x = mytorch::ones({4}, mytorch::kFloat32, world.device());
     world.all_reduce(x);

@@ -36,6 +36,19 @@
     (comm)->end = prefix##_end;                           \
   } while (false)
 
+// The same for one-sided calls, PREFIX_window_create to PREFIX_window_accumulate. A host of version
+// 1.0 has no place for them.
+#define MYTORCH_COMM_WINDOWS(comm, prefix)                                               \
+  do {                                                                                   \
+    if ((comm)->size >= offsetof(mt_comm, window_accumulate) + sizeof(void (*)(void))) { \
+      (comm)->window_create = prefix##_window_create;                                    \
+      (comm)->window_free = prefix##_window_free;                                        \
+      (comm)->window_put = prefix##_window_put;                                          \
+      (comm)->window_get = prefix##_window_get;                                          \
+      (comm)->window_accumulate = prefix##_window_accumulate;                            \
+    }                                                                                    \
+  } while (false)
+
 namespace mytorch::sdk {
 inline namespace v1 {
 
@@ -114,6 +127,26 @@ inline void check_reduction(mt_dtype dtype, const mt_reduction& reduction) {
   if (op != MT_REDUCE_SUM && op != MT_REDUCE_AVERAGE) {
     throw Error(MT_ERROR_VALUE, "a scale belongs to sums and averages: leave it at 1");
   }
+}
+
+// Combines elements of a window with those of `data`, as mt_comm::window_accumulate does.
+inline void accumulate(mt_dtype dtype, const mt_reduction& reduction, void* window,
+                       const void* data, int64_t count) {
+  visit_any_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = Combined<T>;
+    auto* to = static_cast<T*>(window);
+    const auto* from = static_cast<const T*>(data);
+    for (int64_t i = 0; i < count; ++i) {
+      C value = static_cast<C>(from[i]);
+      if constexpr (std::is_floating_point_v<C>) {
+        value *= static_cast<C>(reduction.scale);
+      } else if constexpr (is_complex_type<C>) {
+        value *= static_cast<typename C::value_type>(reduction.scale);
+      }
+      to[i] = static_cast<T>(combine<C>(reduction.op, static_cast<C>(to[i]), value));
+    }
+  });
 }
 
 // Reduces elements [begin, end) of `sources`, in their order, into the same elements of `out`,

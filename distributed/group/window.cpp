@@ -1,0 +1,250 @@
+// One-sided calls: their checks, and how they end.
+#include "mytorch/distributed/window.h"
+
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/runtime/context.h"
+#include "core/types/errors.h"
+#include "distributed/group/buffer.h"
+#include "distributed/group/collective.h"
+#include "distributed/group/outside.h"
+#include "distributed/group/state.h"
+#include "mytorch/ops/empty.h"
+#include "mytorch/ops/full.h"
+
+namespace mytorch::distributed {
+
+struct Window::State {
+  Group group;
+  mt_window* window = nullptr;
+  std::vector<int64_t> bytes;  // by rank
+
+  State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() {
+    if (window == nullptr) return;
+    const mt_comm& comm = group.state()->engine->comm;
+    comm.window_free(comm.self, window, nullptr);
+  }
+};
+
+void run_on_window(GroupState& state, const Signature& signature, int owner, const Start& start) {
+  check_alive(state, signature.op);
+  CallName name{.number = state.sequence, .signature = signature, .owner = owner};
+  if (state.session != nullptr && state.session->notes_callers()) name.site = CallSite::here();
+  const uint64_t record = recorder().start(state.name, state.rank, name);
+  take_host_error();
+  const int status = start(call_of(state, nullptr));
+  recorder().finish(record, status == MT_OK ? CallState::kDone : CallState::kFailed);
+  if (status != MT_OK) fail_call(state, name, status);
+}
+
+Window::Window(const Group& group, int64_t bytes) {
+  const char* op = "Window";
+  const OutsideOfGraphs outside(op);
+  GroupState& state = distributed::checked(group.state(), op);
+  need(state.engine->comm.window_create != nullptr, state, "windows");
+  if (bytes < 0) {
+    fail(ErrorCode::kValue, "[Window] bytes is ", bytes, ": give how many this rank lends, from 0");
+  }
+  auto made = std::make_shared<State>();
+  made->group = group;
+  const Tensor mine = mytorch::full({1}, bytes, kInt64, state.device);
+  const Tensor all = mytorch::empty({group.size()}, kInt64, state.device);
+  group.all_gather(all, mine);
+  made->bytes = all.to_vector<int64_t>();
+  run_call(
+      group.state(), {signature_of("window_create")},
+      [&](const mt_comm_call& call) {
+        const mt_comm& comm = state.engine->comm;
+        return comm.window_create(comm.self, state.group, bytes, &call, &made->window);
+      },
+      {}, nullptr, false);
+  state_ = std::move(made);
+}
+
+Window::State& Window::checked(const char* op) const {
+  if (state_ == nullptr || state_->window == nullptr) {
+    fail(ErrorCode::kValue, "[", op, "] the window is undefined: it was not made, or was closed");
+  }
+  return *state_;
+}
+
+const Group& Window::group() const { return checked("Window::group").group; }
+
+int64_t Window::bytes(int owner) const {
+  const State& state = checked("Window::bytes");
+  check_rank(owner, *state.group.state(), "owner", "Window::bytes");
+  return state.bytes[static_cast<size_t>(owner)];
+}
+
+namespace {
+
+void check_place(const Tensor& tensor, GroupState& state, const std::vector<int64_t>& bytes,
+                 int owner, int64_t offset, const char* op) {
+  check_operand(tensor, state, "tensor", op);
+  if (tensor.device() != state.device) {  // of a rank alone, too
+    fail(ErrorCode::kDevice, "[", op, "] the tensor is on ", tensor.device().str(),
+         ", and the window on ", state.device.str(), ": move the tensor");
+  }
+  check_rank(owner, state, "owner", op);
+  const int64_t all = bytes[static_cast<size_t>(owner)];
+  if (offset < 0 || offset > all || tensor.nbytes() > all - offset) {
+    fail(ErrorCode::kValue, "[", op, "] ", tensor.nbytes(), " bytes from byte ", offset,
+         " are outside of the window of rank ", owner, ", which has ", all, " bytes");
+  }
+}
+
+mt_reduction checked_reduction(const Tensor& tensor, const GroupState& state, Reduction reduction,
+                               int64_t offset, const char* op) {
+  Collective{CollectiveKind::kAllReduce, op, -1, reduction}.check(tensor, state);
+  if (reduction.op == ReduceOp::kAverage) {
+    fail(ErrorCode::kValue, "[", op,
+         "] a window has no average, because it does not know of how many: scale a sum");
+  }
+  if (offset % tensor.element_size() != 0) {
+    fail(ErrorCode::kValue, "[", op, "] offset is ", offset, ": it must be a multiple of ",
+         tensor.element_size(), ", the bytes of an element");
+  }
+  return {sizeof(mt_reduction), static_cast<int32_t>(reduction.op), 0, reduction.scale};
+}
+
+}  // namespace
+
+void Window::put(const Tensor& tensor, int owner, int64_t offset) const {
+  const char* op = "window_put";
+  const OutsideOfGraphs outside("Window::put");
+  State& self = checked(op);
+  GroupState& state = *self.group.state();
+  check_place(tensor, state, self.bytes, owner, offset, op);
+  const Buffer data(tensor, state, "tensor", op);
+  run_on_window(state, signature_for(op, tensor), owner, [&](const mt_comm_call& call) {
+    const mt_comm& comm = state.engine->comm;
+    return comm.window_put(comm.self, self.window, data.read(), tensor.nbytes(), owner, offset,
+                           &call);
+  });
+}
+
+void Window::get(const Tensor& tensor, int owner, int64_t offset) const {
+  const char* op = "window_get";
+  const OutsideOfGraphs outside("Window::get");
+  State& self = checked(op);
+  GroupState& state = *self.group.state();
+  check_place(tensor, state, self.bytes, owner, offset, op);
+  const Buffer data(tensor, state, "tensor", op);
+  run_on_window(state, signature_for(op, tensor), owner, [&](const mt_comm_call& call) {
+    const mt_comm& comm = state.engine->comm;
+    return comm.window_get(comm.self, self.window, data.write(), tensor.nbytes(), owner, offset,
+                           &call);
+  });
+  data.write_back()();
+}
+
+namespace {
+
+void accumulate_into(GroupState& state, mt_window* window, const Tensor& tensor, void* before,
+                     int owner, int64_t offset, const mt_reduction& reduction, const char* op) {
+  const Buffer data(tensor, state, "tensor", op);
+  Signature signature = signature_for(op, tensor);
+  signature.reduction = reduction.op;
+  signature.scale = reduction.scale;
+  run_on_window(state, signature, owner, [&](const mt_comm_call& call) {
+    const mt_comm& comm = state.engine->comm;
+    return comm.window_accumulate(comm.self, window, data.read(), before, tensor.numel(),
+                                  data.memory().impl()->abi.dl.dtype, &reduction, owner, offset,
+                                  &call);
+  });
+}
+
+}  // namespace
+
+void Window::accumulate(const Tensor& tensor, int owner, int64_t offset,
+                        Reduction reduction) const {
+  const char* op = "window_accumulate";
+  const OutsideOfGraphs outside("Window::accumulate");
+  State& self = checked(op);
+  GroupState& state = *self.group.state();
+  check_place(tensor, state, self.bytes, owner, offset, op);
+  accumulate_into(state, self.window, tensor, nullptr, owner, offset,
+                  checked_reduction(tensor, state, reduction, offset, op), op);
+}
+
+Tensor Window::get_accumulate(const Tensor& tensor, int owner, int64_t offset,
+                              Reduction reduction) const {
+  const char* op = "window_accumulate";
+  const OutsideOfGraphs outside("Window::get_accumulate");
+  State& self = checked(op);
+  GroupState& state = *self.group.state();
+  check_place(tensor, state, self.bytes, owner, offset, op);
+  const mt_reduction abi = checked_reduction(tensor, state, reduction, offset, op);
+  const Tensor before = mytorch::empty(tensor.sizes(), tensor.dtype(), tensor.device());
+  accumulate_into(state, self.window, tensor, before.impl()->abi.dl.data, owner, offset, abi, op);
+  return before;
+}
+
+int64_t Window::fetch_add(int64_t amount, int owner, int64_t offset) const {
+  const Device device = checked("window_accumulate").group.device();
+  return get_accumulate(mytorch::full({1}, amount, kInt64, device), owner, offset).item<int64_t>();
+}
+
+namespace {
+
+// Throws if a rank that is awaited since `begun` has left, for which the store is asked each
+// second, or if the deadline is over.
+void check_wait(GroupState& state, const char* op, int rank, Clock::time_point begun,
+                Clock::time_point* asked) {
+  const auto now = Clock::now();
+  const CallName name{.number = state.sequence, .signature = signature_of(op), .awaited = rank};
+  if (now - *asked > std::chrono::seconds(1)) {
+    *asked = now;
+    if (const std::string why = state.session->ended(state, name); !why.empty()) {
+      state.fail(why);
+      fail_call(state, name, MT_COMM_ABORTED);
+    }
+  }
+  const double timeout = state.session->timeout();
+  if (timeout > 0 && Seconds(now - begun).count() > timeout) {
+    fail_call(state, name, MT_COMM_TIMEOUT);
+  }
+}
+
+}  // namespace
+
+void Window::wait(const char* op, const std::function<std::optional<int>()>& awaited) const {
+  const OutsideOfGraphs outside("Window::wait");
+  GroupState& state = *checked(op).group.state();
+  const auto begun = Clock::now();
+  auto asked = begun;  // whether the rank has left
+  for (int64_t spins = 0;; ++spins) {
+    check_alive(state, op);
+    const std::optional<int> rank = awaited();
+    if (!rank.has_value()) return;
+    check_rank(*rank, state, "the awaited rank", op);
+    if (state.session != nullptr) check_wait(state, op, *rank, begun, &asked);
+    if (spins < 100) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(spins < 1000 ? 50 : 500));
+    }
+  }
+}
+
+void Window::close() {
+  const OutsideOfGraphs outside("Window::close");
+  State& self = checked("Window::close");
+  GroupState& state = *self.group.state();
+  mt_window* const window = std::exchange(self.window, nullptr);
+  run_call(
+      self.group.state(), {signature_of("window_free")},
+      [&](const mt_comm_call& call) {
+        const mt_comm& comm = state.engine->comm;
+        return comm.window_free(comm.self, window, &call);
+      },
+      {}, nullptr, false);
+  state_ = nullptr;
+}
+
+}  // namespace mytorch::distributed
