@@ -68,13 +68,15 @@ std::pair<size_t, std::string> parse(const std::string& name) {
 
 }  // namespace
 
-OptimizerShards::OptimizerShards(optim::ParamGroups parameters, const distributed::Group& group)
-    : group_(group.defined() ? group : distributed::world()),
+OptimizerShards::OptimizerShards(optim::ParamGroups parameters, const distributed::Group& group,
+                                 std::vector<int> owners, const char* op)
+    : op_(op),
+      group_(group.defined() ? group : distributed::world()),
       groups_(std::move(parameters.groups())) {
   for (const optim::OptimizerParamGroup& each : groups_) {
     for (const Tensor& parameter : each.params()) {
       if (!parameter.defined()) {
-        fail(ErrorCode::kValue, "[ZeroRedundancyOptimizer] parameter ", parameters_.size(),
+        fail(ErrorCode::kValue, "[", op_, "] parameter ", parameters_.size(),
              " is undefined: give those of a module");
       }
       parameters_.push_back(parameter);
@@ -86,12 +88,16 @@ OptimizerShards::OptimizerShards(optim::ParamGroups parameters, const distribute
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return parameters_[a].numel() > parameters_[b].numel();
   });
-  std::vector<int64_t> elements(static_cast<size_t>(group_.size()), 0);
+  if (owners.empty()) {
+    owners.resize(static_cast<size_t>(group_.size()));
+    std::iota(owners.begin(), owners.end(), 0);
+  }
+  std::vector<int64_t> elements(owners.size(), 0);
   owners_.resize(parameters_.size());
   for (const size_t number : order) {
     const auto least = std::min_element(elements.begin(), elements.end());
     *least += parameters_[number].numel();
-    owners_[number] = static_cast<int>(least - elements.begin());
+    owners_[number] = owners[static_cast<size_t>(least - elements.begin())];
   }
   size_t number = 0;
   for (const optim::OptimizerParamGroup& each : groups_) {
@@ -111,13 +117,13 @@ optim::ParamGroups OptimizerShards::all() const {
   return result;
 }
 
-optim::ParamGroups OptimizerShards::own() const {
+optim::ParamGroups OptimizerShards::own(const std::vector<Tensor>& tensors) const {
   std::vector<optim::OptimizerParamGroup> result;
   size_t number = 0;
   for (const optim::OptimizerParamGroup& each : groups_) {
     std::vector<Tensor> own;
-    for (const Tensor& parameter : each.params()) {
-      if (owners_[number++] == group_.rank()) own.push_back(parameter);
+    for (size_t i = 0; i < each.params().size(); ++i, ++number) {
+      if (owners_[number] == group_.rank()) own.push_back(tensors[number]);
     }
     if (own.empty() && !each.params().empty()) {
       const Tensor& first = each.params()[0];
@@ -188,8 +194,8 @@ TensorMap OptimizerShards::with_own_names(const TensorMap& whole) const {
       continue;
     }
     if (number >= parameters_.size()) {
-      fail(ErrorCode::kValue, "[ZeroRedundancyOptimizer] the state has '", name,
-           "', but there are ", parameters_.size(), " parameters");
+      fail(ErrorCode::kValue, "[", op_, "] the state has '", name, "', but there are ",
+           parameters_.size(), " parameters");
     }
     if (owners_[number] != group_.rank()) continue;
     const auto found = std::find(numbers_.begin(), numbers_.end(), number);

@@ -3,6 +3,9 @@
 //
 //   mpirun -n 4 parallel_ranks
 //   mytorch launch --ranks 2 parallel_ranks cuda
+//
+// With `dies`, rank 1 kills itself while a parameter server trains.
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -13,6 +16,7 @@
 #include "mytorch/nn/parallel/distributed_data_parallel.h"
 #include "mytorch/nn/parallel/fully_sharded_data_parallel.h"
 #include "mytorch/nn/parallel/mixture_of_experts.h"
+#include "mytorch/nn/parallel/parameter_server.h"
 #include "mytorch/nn/parallel/pipeline.h"
 #include "mytorch/nn/parallel/sharded_checkpoint.h"
 #include "mytorch/nn/parallel/tensor_parallel.h"
@@ -307,22 +311,83 @@ void expert_parallel(const Group& g, const Expected& /*expected*/) {
   expect_losses(found, {losses, {}}, "experts");
 }
 
+void parameter_server(const Group& g, const Expected& expected) {
+  if (!here.is_cpu()) return;  // NCCL has no windows
+  Sequential net = model();
+  ParameterServer<optim::AdamW> server(net.parameters(), optim::AdamWOptions(0.01).args(),
+                                       {.group = g});
+  std::vector<double> losses;
+  for (int step = 0; step < kSteps; ++step) {
+    const Data data = batch(step, g, true);
+    server.pull();
+    net.zero_grad();
+    const Tensor loss = cross_entropy(net(data.x), data.y);
+    loss.backward();
+    server.push();
+    losses.push_back(mean_of_ranks(g, loss));
+  }
+  server.close();
+  expect_losses(losses, expected, "parameter server");
+  for (const auto& [name, tensor] : net.state_dict()) {
+    expect_close(tensor, expected.state.at(name), kTolerance, "parameter server, " + name);
+  }
+  // Sums of integers say whether each gradient was applied once.
+  constexpr int64_t kElements = 5000, kRounds = 20;
+  for (const int64_t staleness : {int64_t{2}, ParameterServerOptions::kUnbounded}) {
+    const Tensor p = mytorch::zeros({kElements}, kFloat64).requires_grad_();
+    const Tensor q = mytorch::zeros({3}, kFloat64).requires_grad_();
+    ParameterServer<optim::SGD> asynchronous({p, q}, {.lr = 1},
+                                             {.staleness = staleness, .group = g});
+    double sum = 0;
+    for (int64_t round = 0; round < kRounds; ++round) {
+      asynchronous.pull();
+      ranks::expect(asynchronous.staleness() <= staleness, "too far ahead");
+      p.set_grad(mytorch::full({kElements}, g.rank() * 100 + round + 1, kFloat64));
+      q.set_grad(mytorch::ones({3}, kFloat64));
+      asynchronous.push();
+      for (int rank = 0; rank < g.size(); ++rank) {
+        sum += rank * 100.0 + static_cast<double>(round) + 1;
+      }
+    }
+    asynchronous.close();
+    ranks::expect(p.detach().min().item<double>() == -sum, "a gradient was lost");
+    ranks::expect(p.detach().max().item<double>() == -sum, "a gradient was applied in part");
+    ranks::expect(q.detach().sum().item<double>() == -3.0 * kRounds * g.size(), "lost gradients");
+  }
+}
+
+void lose_a_worker(const Group& g) {
+  const Tensor p = mytorch::zeros({10}).requires_grad_();
+  ParameterServer<optim::SGD> server({p}, {.lr = 1}, {.staleness = 1, .servers = {0}, .group = g});
+  for (int step = 0;; ++step) {
+    if (g.rank() == 1 && step == 3) std::raise(SIGKILL);
+    server.pull();
+    p.set_grad(mytorch::ones({10}));
+    server.push();
+  }
+}
+
 }  // namespace
 }  // namespace mytorch::nn
 
 int main(int argc, char** argv) {
   namespace distributed = mytorch::distributed;
   namespace nn = mytorch::nn;
+  const bool dies = argc > 1 && std::strcmp(argv[1], "dies") == 0;
+  // The launcher may send it as soon as a rank is dead, before the others have said so.
+  if (dies) std::signal(SIGTERM, SIG_IGN);
   try {
     const bool cuda = argc > 1 && std::strcmp(argv[1], "cuda") == 0;
     const distributed::Group world =
         distributed::init({.device = cuda ? mytorch::Device("cuda") : mytorch::kCPU});
     nn::here = world.device();
+    if (dies) nn::lose_a_worker(world);
     const nn::Expected expected = nn::one_rank(world);
     const std::pair<const char*, void (*)(const distributed::Group&, const nn::Expected&)> all[] = {
         {"data parallel", nn::data_parallel},       {"fully sharded", nn::fully_sharded},
         {"tensor parallel", nn::tensor_parallel},   {"pipeline", nn::pipeline_parallel},
-        {"context parallel", nn::context_parallel}, {"experts", nn::expert_parallel}};
+        {"context parallel", nn::context_parallel}, {"experts", nn::expert_parallel},
+        {"parameter server", nn::parameter_server}};
     for (const auto& [name, run] : all) {
       std::fprintf(stderr, "rank %d of %d by %s: %s\n", world.rank(), world.size(),
                    world.engine().c_str(), name);

@@ -17,10 +17,14 @@ namespace detail {
 // Which rank updates which parameter.
 class OptimizerShards {
  public:
-  OptimizerShards(optim::ParamGroups parameters, const distributed::Group& group);
+  // Divides them among `owners`, or all ranks. `op` begins messages.
+  OptimizerShards(optim::ParamGroups parameters, const distributed::Group& group,
+                  std::vector<int> owners = {}, const char* op = "ZeroRedundancyOptimizer");
   // This rank's parameters, in the same groups. A group of which it has none has one tensor without
   // elements.
-  optim::ParamGroups own() const;
+  optim::ParamGroups own() const { return own(parameters_); }
+  // The same with other tensors in their places, by number; those of other ranks are not read.
+  optim::ParamGroups own(const std::vector<Tensor>& tensors) const;
   // All parameters, in the same groups.
   optim::ParamGroups all() const;
   // Gives all ranks the parameters of each. Collective.
@@ -31,8 +35,10 @@ class OptimizerShards {
   TensorMap with_own_names(const TensorMap& whole) const;
   const std::vector<Tensor>& parameters() const { return parameters_; }
   int owner(size_t number) const { return owners_[number]; }
+  const distributed::Group& group() const { return group_; }
 
  private:
+  const char* op_;
   distributed::Group group_;
   std::vector<optim::OptimizerParamGroup> groups_;
   std::vector<Tensor> parameters_;  // of all groups
