@@ -38,12 +38,25 @@ struct Layout {
 std::string reason_against(const Model& model, const Layout& layout);
 
 // Bytes of a number. The usual mixed precision has 16-bit parameters, and sums gradients in float32
-// beside float32 parameters and Adam's two moments.
+// beside float32 parameters and Adam's two moments. With autocast, parameters are float32 and
+// activations are not: each forward converts the parameters, and backward gradients.
 struct Precision {
   double parameter = 2;
   double gradient = 4;
   double optimizer = 12;  // of a parameter
   double activation = 2;
+
+  // What is read and written for a parameter: to convert it before a forward; to add a gradient to
+  // the sum, or to become it, in the backward of the first micro-batch; and in an update.
+  double converted() const { return parameter > activation ? parameter + activation : 0; }
+  double added(bool first) const {
+    if (!first) return activation + 2 * gradient;
+    return gradient != activation ? activation + gradient : 0;
+  }
+  double updated() const {
+    const bool has_copy = optimizer >= 12;  // of the parameters, which then are written alone
+    return gradient + 2 * optimizer + (has_copy ? 1 : 2) * parameter;
+  }
 };
 
 }  // namespace mytorch::plan

@@ -43,8 +43,9 @@ struct Machine {
   Link outer;        // the network
   // How much of a communication runs beside computation, at most.
   double tensor_overlap = 0.5;    // of tensor parallelism
-  double data_overlap = 0.7;      // of gradients and parameters
   double pipeline_overlap = 0.8;  // of what goes between stages
+  // The speed of computation while gradients or parameters are exchanged beside it.
+  double data_overlap = 0.7;
 };
 
 // Return the GPU (a100, h100, h200, b200) or network (ib200, ib400, ib800, eth100, eth400) of that

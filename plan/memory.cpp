@@ -10,30 +10,40 @@ double tokens_of(const Model& m, const Layout& l) {
   return number(l.micro_batch) * number(m.sequence) / number(l.context);
 }
 
+// Of the rows whose logits a fused loss has at a time.
+constexpr double kPartOfRows = 1.0 / 8;
+
 // Heads of keys of a rank: one at least, so that ranks share them if there are fewer.
 double key_heads_of(const Model& m, const Layout& l) {
+  if (m.heads == 0) return 0;
   return std::max(1.0, number(m.key_heads) / number(l.tensor));
 }
 
 }  // namespace
 
-RankParameters parameters_of_rank(const Model& m, const Layout& l, int64_t stage) {
+RankParameters parameters_of_layer(const Model& m, const Layout& l) {
   const double tp = number(l.tensor), width = number(m.width), d = number(m.head_width);
   RankParameters p;
   // Products are divided; norms, the router, and the biases that are added to sums are not.
   double attention = width * d * (2 * number(m.heads) / tp + 2 * key_heads_of(m, l));
-  if (m.biases) attention += d * (number(m.heads) / tp + 2 * key_heads_of(m, l)) + width;
+  if (m.biases && m.heads > 0)
+    attention += d * (number(m.heads) / tp + 2 * key_heads_of(m, l)) + width;
   const double rows = (m.gated ? 2 : 1) * number(m.hidden) / tp;
   const double expert = width * (rows + number(m.hidden) / tp) + (m.biases ? rows + width : 0);
-  const double layers = number(m.layers / l.pipeline);
-  p.shared = layers * (attention + 2 * m.norm_parameters() + width * number(m.experts));
-  if (m.experts == 0) {
-    p.shared += layers * expert;
-  } else {
-    p.experts = layers * expert * number(m.experts / l.expert);
-  }
+  p.shared = attention + number(m.norms()) * m.norm_parameters() + width * number(m.experts);
+  (m.experts == 0 ? p.shared : p.experts) +=
+      expert * (m.experts == 0 ? 1 : number(m.experts / l.expert));
+  return p;
+}
+
+RankParameters parameters_of_rank(const Model& m, const Layout& l, int64_t stage) {
+  const double width = number(m.width), layers = number(m.layers / l.pipeline);
+  RankParameters p = parameters_of_layer(m, l);
+  p.shared *= layers;
+  p.experts *= layers;
   const bool first = stage == 0, last = stage == l.pipeline - 1;
-  const double table = width * number(m.vocabulary) / tp;
+  if (m.vocabulary == 0) return p;
+  const double table = width * number(m.vocabulary) / number(l.tensor);
   if (first) p.shared += table + (m.positions ? width * number(m.sequence) : 0);
   if (last) p.shared += m.norm_parameters();
   if (last && (!m.tied || !first)) p.shared += table;  // a tied head is on the last stage, too
@@ -47,13 +57,13 @@ double layer_activations(const Model& m, const Layout& l, const Precision& preci
   const double heads = number(m.heads) / tp, d = number(m.head_width);
   const double taken = number(std::max<int64_t>(m.top_k, 1));
   const double hidden = number(m.hidden) / tp;
-  double kept = 2 * width                                   // the inputs of both norms
+  double kept = number(m.norms()) * width                   // the inputs of norms
                 + d * (2 * heads + 2 * key_heads_of(m, l))  // queries, keys, values, and the result
                 + taken * (m.gated ? 2 : 1) * hidden;       // the inputs of the activation
   // Tokens as experts get them, and their results, which the router's weights multiply.
   if (m.experts > 0) kept += 2 * taken * width;
   if (l.recompute == Recompute::kNone) {
-    kept += 2 * width + taken * hidden;  // the results of norms and of the activation
+    kept += number(m.norms()) * width + taken * hidden;  // the results of these, and activations'
   }
   return tokens * (precision.activation * kept + 4 * heads);  // and a logsumexp for each row
 }
@@ -85,7 +95,8 @@ Memory memory_of_stage(const Model& m, const Layout& l, const Precision& precisi
     memory.buffers += layer_activations(m, plain, precision);
   }
   if (stage == l.pipeline - 1) {  // logits, and their gradient in float32
-    memory.buffers += tokens * number(m.vocabulary) / number(l.tensor) * (precision.activation + 4);
+    const double logits = tokens * number(m.vocabulary) / number(l.tensor);
+    memory.buffers += logits * (precision.activation + 4) * (m.fused_loss ? kPartOfRows : 1);
   }
   if (l.zero >= 3) {  // two layers, gathered, and the gradients of one
     const double layer = (p.all() / number(m.layers));

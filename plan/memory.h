@@ -14,6 +14,7 @@ struct RankParameters {
   double experts = 0;
   double all() const { return shared + experts; }
 };
+RankParameters parameters_of_layer(const Model& model, const Layout& layout);
 RankParameters parameters_of_rank(const Model& model, const Layout& layout, int64_t stage);
 
 // Bytes that a layer keeps of one micro-batch for its backward. (Korthikanti et al., "Reducing

@@ -1,6 +1,7 @@
 #include "plan/model.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "core/types/errors.h"
 #include "plan/json.h"
@@ -78,12 +79,17 @@ Model read_config(const std::string& path) {
   const auto tied = config.find("tie_word_embeddings");
   m.tied = tied == config.end() ? is_gpt : tied->is_boolean() && tied->get<bool>();
   check(m);
+  for (const auto& [name, size] :
+       {std::pair{"the number of heads", m.heads}, std::pair{"the vocabulary", m.vocabulary}}) {
+    if (size == 0) fail(ErrorCode::kValue, "[plan] ", name, " of ", path, " is 0: give 1 to 2^32");
+  }
   return m;
 }
 
 }  // namespace
 
 double Model::attention_parameters() const {
+  if (heads == 0) return 0;
   const double weights = number(width) * number(head_width) * number(2 * heads + 2 * key_heads);
   return weights +
          (biases ? number(head_width) * number(heads + 2 * key_heads) + number(width) : 0);
@@ -96,15 +102,16 @@ double Model::norm_parameters() const { return (biases ? 2 : 1) * number(width);
 double Model::layer_parameters() const {
   const double router = number(width) * number(experts);
   return attention_parameters() + number(std::max<int64_t>(experts, 1)) * expert_parameters() +
-         router + 2 * norm_parameters();
+         router + number(norms()) * norm_parameters();
 }
 double Model::embedding_parameters() const {
+  if (vocabulary == 0) return 0;
   return number(width) * (number(vocabulary) + (positions ? number(sequence) : 0));
 }
 double Model::head_parameters() const { return tied ? 0 : number(width) * number(vocabulary); }
 double Model::parameters() const {
   return number(layers) * layer_parameters() + embedding_parameters() + head_parameters() +
-         norm_parameters();
+         (vocabulary > 0 ? norm_parameters() : 0);
 }
 
 double Model::flops() const {
@@ -155,21 +162,23 @@ Model find_model(const std::string& name) {
 }
 
 void check(const Model& m) {
-  const std::pair<const char*, int64_t> sizes[] = {{"the number of layers", m.layers},
-                                                   {"the width", m.width},
-                                                   {"the number of heads", m.heads},
-                                                   {"the number of key heads", m.key_heads},
-                                                   {"the head width", m.head_width},
-                                                   {"the hidden size", m.hidden},
-                                                   {"the vocabulary", m.vocabulary},
-                                                   {"the sequence length", m.sequence},
-                                                   {"the batch", m.batch}};
-  for (const auto& [name, size] : sizes) {
-    if (size < 1 || size > (int64_t{1} << 32)) {
+  const int64_t attention = m.heads == 0 ? 0 : 1;  // the least size of its parts
+  const std::tuple<const char*, int64_t, int64_t> sizes[] = {
+      {"the number of layers", m.layers, 1},
+      {"the width", m.width, 1},
+      {"the number of heads", m.heads, 0},
+      {"the number of key heads", m.key_heads, attention},
+      {"the head width", m.head_width, attention},
+      {"the hidden size", m.hidden, 1},
+      {"the vocabulary", m.vocabulary, 0},
+      {"the sequence length", m.sequence, 1},
+      {"the batch", m.batch, 1}};
+  for (const auto& [name, size, least] : sizes) {
+    if (size < least || size > (int64_t{1} << 32)) {
       fail(ErrorCode::kValue, "[plan] ", name, " of ", m.name, " is ", size, ": give 1 to 2^32");
     }
   }
-  if (m.heads % m.key_heads != 0) {
+  if (m.heads == 0 ? m.key_heads + m.head_width != 0 : m.heads % m.key_heads != 0) {
     fail(ErrorCode::kValue, "[plan] ", m.name, " has ", m.heads, " heads and ", m.key_heads,
          " of keys, which do not divide them");
   }

@@ -1,4 +1,6 @@
-// Transformers as `mytorch plan` sees them: the sizes that costs depend on.
+// Transformers as `mytorch plan` sees them: the sizes that costs depend on. Without heads a layer
+// is a norm, a feed-forward layer and a residual; without a vocabulary there are neither embeddings
+// nor a head nor its loss.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +29,11 @@ struct Model {
   bool biases = false;     // of products and norms
   bool tied = false;       // whether the embedding is the head, too
   bool positions = false;  // whether positions have an embedding
+  // Whether the loss is computed together with the head, a part of the rows at a time
+  // (linear_cross_entropy), so that logits are never kept.
+  bool fused_loss = false;
+
+  int64_t norms() const { return heads > 0 ? 2 : 1; }  // of a layer
 
   // ---- parameters ----
   double attention_parameters() const;  // of a layer
@@ -48,7 +55,8 @@ struct Model {
 // Error(kIo) for a file that cannot be read.
 Model find_model(const std::string& name);
 const std::vector<Model>& known_models();
-// Throws Error(kValue) for sizes that contradict each other or are out of range.
+// Throws Error(kValue) for sizes that contradict each other or are out of range. The heads and the
+// vocabulary may be 0.
 void check(const Model& model);
 
 }  // namespace mytorch::plan

@@ -1,6 +1,9 @@
 #include "plan/step.h"
 
 #include <algorithm>
+#include <vector>
+
+#include "plan/data_parallel.h"
 
 namespace mytorch::plan {
 namespace {
@@ -46,11 +49,15 @@ class Costs {
   }
   // The head and the loss, forward and backward.
   Part head() const {
+    if (m.vocabulary == 0) return {};
     const double classes = number(m.vocabulary) / number(l.tensor), width = number(m.width);
     Part part;
     part.compute = linear(tokens, classes, width, false) + linear(tokens, classes, width, true);
-    // A loss that is not fused reads or writes logits ten times, mostly in float32.
-    part.compute += stream_seconds(gpu, tokens * classes * 36, 10);
+    // A loss that is not fused reads or writes logits ten times, mostly in float32. A fused one
+    // reads those of a part of the rows twice, and writes their gradient in their place.
+    part.compute += m.fused_loss
+                        ? stream_seconds(gpu, tokens * classes * 3 * precision_.activation, 3)
+                        : stream_seconds(gpu, tokens * classes * 36, 10);
     tensor_exchange(3, part);
     return part;
   }
@@ -70,8 +77,10 @@ class Costs {
     const double heads = number(m.heads) / tp, hidden = number(m.hidden) / tp;
     const double up = (m.gated ? 2 : 1) * hidden;
     Part part;
-    part.compute = linear(tokens, d * (heads + 2 * key_heads), width, backward) +
-                   linear(tokens, width, d * heads, backward);
+    if (m.heads > 0) {
+      part.compute = linear(tokens, d * (heads + 2 * key_heads), width, backward) +
+                     linear(tokens, width, d * heads, backward);
+    }
     if (m.experts == 0) {
       part.compute += linear(tokens, up, width, backward) + linear(tokens, width, hidden, backward);
       return part;
@@ -86,6 +95,7 @@ class Costs {
   }
 
   void attention(bool backward, Part& part) const {
+    if (m.heads == 0) return;
     const double tp = number(l.tensor), cp = number(l.context), d = number(m.head_width);
     const double rows = number(m.sequence) / cp;
     // Each step of the ring has the keys of one rank; the zigzag gives all of them half of the
@@ -108,10 +118,12 @@ class Costs {
     const double tp = number(l.tensor), width = number(m.width) / tp;
     const double d = number(m.head_width);
     const double taken = number(std::max<int64_t>(m.top_k, 1));
-    double values = 12 * width + (m.gated ? 3 : 2) * taken * number(m.hidden) / tp +
+    double values = 6 * number(m.norms()) * width +
+                    (m.gated ? 3 : 2) * taken * number(m.hidden) / tp +
                     3 * d * number(m.heads) / tp;
     if (m.experts > 0) values += 8 * taken * width;  // permutations of tokens
-    return stream_seconds(gpu, times * tokens * values * precision_.activation, 8);
+    const int kernels = 4 * static_cast<int>(m.norms());
+    return stream_seconds(gpu, times * tokens * values * precision_.activation, kernels);
   }
 
   void tensor_exchange(int times, Part& part) const {
@@ -133,6 +145,27 @@ class Costs {
   double tokens = number(l.micro_batch) * number(m.sequence) / number(l.context);
 };
 
+// The parts of a stage: the embedding, whose gradients come last, layers, and the head with the
+// loss, a third of which is forward.
+std::vector<Unit> units_of(const Model& m, const Layout& l, int64_t stage, double forward,
+                           double backward, double head) {
+  const RankParameters layer = parameters_of_layer(m, l), all = parameters_of_rank(m, l, stage);
+  const double layers = number(m.layers / l.pipeline);
+  std::vector<Unit> units(static_cast<size_t>(m.layers / l.pipeline),
+                          {forward, backward, layer.shared, layer.experts});
+  if (m.vocabulary == 0) return units;
+  const bool first = stage == 0, last = stage == l.pipeline - 1;
+  const double ends = all.shared - layers * layer.shared;
+  const double at_head =
+      !last    ? 0
+      : !first ? ends
+      : m.tied ? m.norm_parameters()
+               : m.norm_parameters() + number(m.width) * number(m.vocabulary) / number(l.tensor);
+  if (last) units.push_back({head / 3, 2 * head / 3, at_head});
+  if (first) units.insert(units.begin(), {0, 0, ends - at_head});
+  return units;
+}
+
 }  // namespace
 
 Step step_of(const Model& m, const Layout& l, const Precision& precision, const Machine& machine) {
@@ -144,14 +177,17 @@ Step step_of(const Model& m, const Layout& l, const Precision& precision, const 
   Part usual;
   usual.add(forward, layers);
   usual.add(backward, layers);
-  // Each micro-batch adds to the sums of gradients, which it reads and writes.
-  usual.compute +=
-      stream_seconds(machine.gpu, 2 * precision.gradient * parameters_of_rank(m, l, 0).all(), 0);
+  // Each micro-batch adds its gradients to their sums; the first one's become them.
+  const auto on_parameters = [&](double bytes) {
+    return stream_seconds(machine.gpu, bytes * parameters_of_rank(m, l, 0).all(), 0);
+  };
+  usual.compute += on_parameters(precision.converted() + precision.added(/*first=*/false));
   Part slowest = usual;
   slowest.add(head, 1);
 
   Step step;
-  step.compute = n * slowest.compute;
+  step.compute = n * slowest.compute - on_parameters(precision.added(/*first=*/false)) +
+                 on_parameters(precision.added(/*first=*/true));
   step.tensor = n * slowest.tensor;
   step.context = n * slowest.context;
   step.expert = n * slowest.expert;
@@ -165,41 +201,22 @@ Step step_of(const Model& m, const Layout& l, const Precision& precision, const 
     step.pipeline = n * v * 2 * message * (1 - machine.pipeline_overlap);
   }
 
-  // Gradients are reduced beside the last micro-batch's backward, parameters gathered beside the
-  // first one's forward. Without ZeRO one all-reduce takes the place of both.
+  for (const int64_t stage : {int64_t{0}, l.pipeline - 1}) {
+    const std::vector<Unit> units =
+        units_of(m, l, stage, forward.all(), backward.all(), head.all());
+    step.data = std::max(step.data, data_seconds(units, l, precision, machine, n));
+    if (l.pipeline == 1) break;
+  }
   double shared = 0, experts = 0;
   for (const int64_t stage : {int64_t{0}, l.pipeline - 1}) {
     const RankParameters p = parameters_of_rank(m, l, stage);
     shared = std::max(shared, p.shared);
     experts = std::max(experts, p.experts);
   }
-  const Ranks ranks{l.data * l.context, l.tensor};
-  const Ranks sharing{l.data * l.context / l.expert, l.tensor * l.expert};
-  const auto exchange = [&](double bytes) {
-    return all_gather_seconds(machine, ranks, bytes * shared) +
-           all_gather_seconds(machine, sharing, bytes * experts);
-  };
-  const double all_forward = forward.all() * layers, all_backward = backward.all() * layers;
-  const auto exposed = [&](double communication, double beside) {
-    return communication - std::min(communication * machine.data_overlap, beside);
-  };
-  const double gradients = exchange(precision.gradient), parameters = exchange(precision.parameter);
-  if (l.zero == 0) {
-    step.data = exposed(2 * gradients, all_backward);
-  } else if (l.zero == 1) {
-    step.data = exposed(gradients, all_backward) + exposed(parameters, all_forward);
-  } else if (l.zero == 2) {  // a reduction for each micro-batch
-    step.data = n * exposed(gradients, all_backward) + exposed(parameters, all_forward);
-  } else {  // and parameters, forward and backward
-    step.data =
-        n * (exposed(parameters, all_forward) + exposed(parameters + gradients, all_backward));
-  }
-  // Reads gradient, state and parameter, and writes the last two.
-  const double bytes = precision.gradient + 2 * precision.optimizer + precision.parameter;
   const double copies = number(l.data * l.context);
   const double trained =
       l.zero >= 1 ? shared / copies + experts * number(l.expert) / copies : shared + experts;
-  step.optimizer = stream_seconds(machine.gpu, bytes * trained, 2);
+  step.optimizer = stream_seconds(machine.gpu, precision.updated() * trained, 2);
   step.host = machine.gpu.step;
   return step;
 }

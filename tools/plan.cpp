@@ -27,7 +27,7 @@ struct PlanOptions {
   Wanted wanted;
   std::optional<int64_t> batch, sequence;
   int top = 10;
-  bool published = false;
+  bool published = false, fused_loss = false;
 };
 
 std::string fixed(double value, int digits) {
@@ -80,6 +80,7 @@ int print_plans(const PlanOptions& o, const Machine& machine) {
   Model model = plan::find_model(o.model);
   if (o.batch) model.batch = *o.batch;
   if (o.sequence) model.sequence = *o.sequence;
+  model.fused_loss = o.fused_loss;
   const Found found = plan::search(model, machine, o.wanted);
   std::ostream& out = std::cout;
   out << model.name << ": " << fixed(model.parameters() / 1e9, 2)
@@ -178,6 +179,8 @@ Run add_plan(CLI::App& app) {
   app.add_option("--interleave", w.interleave, "Stages of a rank");
   app.add_option("--recompute", o->recompute, "Activation checkpointing: none, selective or full")
       ->check(CLI::IsMember({"none", "selective", "full"}));
+  app.add_flag("--fused-loss", o->fused_loss,
+               "Compute head and loss together (linear_cross_entropy), without whole logits");
   app.add_option("--top", o->top, "Rows to print")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();

@@ -76,6 +76,7 @@ double all_reduce_seconds(const Group& world, const Settings& settings, int64_t 
 struct Shape {
   mytorch::plan::Model model;
   mytorch::plan::Layout layout;
+  mytorch::plan::Precision precision = {};
   bool optimizer = true;  // whether the step updates parameters
   bool data = true;       // whether it reduces gradients over the ranks
 };
@@ -84,8 +85,10 @@ struct Shape {
 void predict(Record& record, const Settings& settings, const Shape& shape);
 // The same for a case that has no shape.
 void cannot_predict(Record& record, std::string_view why);
-// A stack of layers with almost no attention and no vocabulary: its products are those of
-// feed-forward layers alone.
+// Parameters, activations and gradients of 16 bits, without an optimizer.
+inline constexpr mytorch::plan::Precision kSixteenBits = {
+    .parameter = 2, .gradient = 2, .optimizer = 0, .activation = 2};
+// A stack of layers without attention and without a vocabulary.
 mytorch::plan::Model feed_forward_model(int64_t layers, int64_t width, int64_t hidden,
                                         int64_t sequence, int64_t batch);
 

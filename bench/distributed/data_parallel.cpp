@@ -115,11 +115,14 @@ void ddp_gpt2(const Group& world, const Settings& settings) {
   shape.vocabulary = config.vocab_size;
   shape.sequence = length;
   shape.batch = batch * world.size();
-  shape.tied = true;
+  shape.tied = shape.fused_loss = true;
   mytorch::plan::Layout layout;
   layout.data = world.size();
   layout.micro_batch = batch;
-  predict(record, settings, {.model = shape, .layout = layout});
+  predict(record, settings,
+          {.model = shape,
+           .layout = layout,
+           .precision = {.parameter = 4, .gradient = 4, .optimizer = 8, .activation = 2}});
   record.print();
 }
 

@@ -92,7 +92,12 @@ void experts(const Group& world, const Settings& settings) {
   shape.gated = true;
   mytorch::plan::Layout layout;
   layout.data = layout.expert = world.size();
-  predict(record, settings, {.model = shape, .layout = layout, .optimizer = false, .data = false});
+  predict(record, settings,
+          {.model = shape,
+           .layout = layout,
+           .precision = kSixteenBits,
+           .optimizer = false,
+           .data = false});
   record.print();
 }
 

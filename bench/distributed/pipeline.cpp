@@ -80,7 +80,12 @@ void pipeline(const Group& world, const Settings& settings, int64_t micro_batche
   mytorch::plan::Layout layout;
   layout.pipeline = world.size();
   mytorch::plan::Model shape = feed_forward_model(layers, width, 4 * width, rows, micro_batches);
-  predict(record, settings, {.model = shape, .layout = layout, .optimizer = false, .data = false});
+  predict(record, settings,
+          {.model = shape,
+           .layout = layout,
+           .precision = kSixteenBits,
+           .optimizer = false,
+           .data = false});
   record.print();
 }
 

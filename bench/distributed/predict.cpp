@@ -17,7 +17,7 @@ void predict(Record& record, const Settings& settings, const Shape& shape) {
   }
   const plan::Machine machine = settings.machine.empty() ? plan::machine_of(settings.gpu, "ib400")
                                                          : plan::read_machine(settings.machine);
-  const plan::Step s = plan::step_of(shape.model, shape.layout, plan::Precision(), machine);
+  const plan::Step s = plan::step_of(shape.model, shape.layout, shape.precision, machine);
   const double exchange = s.tensor + s.context + s.expert + s.pipeline + (shape.data ? s.data : 0);
   const double seconds = s.compute + s.bubble + exchange + (shape.optimizer ? s.optimizer : 0);
   record.add("predicted_ms", 1e3 * seconds)
@@ -34,12 +34,9 @@ plan::Model feed_forward_model(int64_t layers, int64_t width, int64_t hidden, in
   model.name = "feed-forward layers";
   model.layers = layers;
   model.width = width;
-  model.heads = model.key_heads = model.head_width = 1;
   model.hidden = hidden;
-  model.vocabulary = 1;
   model.sequence = sequence;
   model.batch = batch;
-  model.tied = true;
   return model;
 }
 

@@ -127,7 +127,7 @@ void fsdp(const Group& world, const Settings& settings) {
   shape.vocabulary = config.vocab_size;
   shape.sequence = length;
   shape.batch = batch * world.size();
-  shape.gated = true;
+  shape.gated = shape.fused_loss = true;
   mytorch::plan::Layout layout;
   layout.data = world.size();
   layout.zero = 3;

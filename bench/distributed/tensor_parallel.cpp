@@ -91,7 +91,12 @@ void tensor_parallel(const Group& world, const Settings& settings, int64_t width
   mytorch::plan::Layout layout;
   layout.tensor = world.size();
   layout.micro_batch = batch;
-  predict(record, settings, {.model = shape, .layout = layout, .optimizer = false, .data = false});
+  predict(record, settings,
+          {.model = shape,
+           .layout = layout,
+           .precision = kSixteenBits,
+           .optimizer = false,
+           .data = false});
   record.print();
 }
 

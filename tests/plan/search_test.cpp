@@ -3,24 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 
-#include "mytorch/error.h"
-#include "plan/calibrate.h"
 #include "plan/published.h"
-#include "tests/nn/data/temp_directory.h"
+#include "tests/plan/mistakes.h"
 
 namespace mytorch::plan {
 namespace {
-
-void expect_error(const std::function<void()>& call, const std::string& part) {
-  try {
-    call();
-    ADD_FAILURE() << "no error with \"" << part << "\"";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-  }
-}
 
 Found found_for(const char* model, int64_t gpus, const char* gpu = "h100",
                 const char* network = "ib400") {
@@ -28,13 +16,6 @@ Found found_for(const char* model, int64_t gpus, const char* gpu = "h100",
   wanted.gpus = gpus;
   return search(find_model(model), machine_of(gpu, network), wanted);
 }
-
-// A file that is gone with the test.
-struct File {
-  testing::TempDirectory directory;
-  std::string path = directory.file("measured.json");
-  explicit File(const std::string& text) { std::ofstream(path) << text; }
-};
 
 // ---- the published table ----
 
@@ -235,6 +216,83 @@ TEST(PlanStep, RecomputationTakesTimeAndFreesMemory) {
   EXPECT_NEAR(full.step.compute / none.step.compute, 4.0 / 3, 0.06);
 }
 
+// A stack of feed-forward layers alone.
+Model stack_of_layers() {
+  Model m;
+  m.name = "stack";
+  m.layers = 3;
+  m.width = 512;
+  m.hidden = 1024;
+  m.sequence = 128;
+  m.batch = 12;
+  return m;
+}
+
+TEST(PlanStep, ModelsMayLackAttentionAndVocabulary) {
+  const Model m = stack_of_layers();
+  check(m);
+  // A norm and two matrices in each layer, and nothing around them.
+  EXPECT_EQ(m.parameters(), 3 * (512 + 2 * 512 * 1024));
+  EXPECT_EQ(parameters_of_rank(m, {}, 0).all(), m.parameters());
+  EXPECT_EQ(m.flops(), 6.0 * 12 * 128 * 3 * 2 * 512 * 1024);
+  Layout l;
+  l.micro_batch = 12;
+  const Memory memory = memory_of(m, l, {}, Gpu{});
+  EXPECT_EQ(memory.buffers, 0);
+  // The input of the norm, its result, and those of both sides of the activation.
+  EXPECT_EQ(memory.activations, 3 * 12 * 128 * 2.0 * (2 * 512 + 2 * 1024));
+  const Machine machine = machine_of("h100", "ib400");
+  Model with = m;
+  with.vocabulary = 1000;
+  EXPECT_GT(step_of(with, l, {}, machine).compute, step_of(m, l, {}, machine).compute);
+  with = m;
+  with.heads = with.key_heads = 4;
+  with.head_width = 128;
+  EXPECT_GT(step_of(with, l, {}, machine).compute, step_of(m, l, {}, machine).compute);
+  Model half = m;
+  half.heads = 4;
+  expect_error([&] { check(half); }, "the number of key heads of stack is 0");
+  half = m;
+  half.head_width = 4;
+  expect_error([&] { check(half); }, "which do not divide them");
+}
+
+TEST(PlanStep, ConvertsParametersAndAddsGradients) {
+  const Model m = stack_of_layers();
+  Layout l;
+  l.micro_batch = 4;  // 3 micro-batches
+  const Machine machine = machine_of("h100", "ib400");
+  const auto bytes = [&](const Precision& a, const Precision& b) {
+    const double seconds = step_of(m, l, a, machine).compute - step_of(m, l, b, machine).compute;
+    return seconds * machine.gpu.bandwidth * machine.gpu.stream / m.parameters();
+  };
+  const Precision sixteen{.parameter = 2, .gradient = 2, .optimizer = 0, .activation = 2};
+  const Precision summed{.parameter = 2, .gradient = 4, .optimizer = 12, .activation = 2};
+  const Precision autocast{.parameter = 4, .gradient = 4, .optimizer = 8, .activation = 2};
+  // The first gradients are converted, the others added to 4 bytes in place of 2.
+  EXPECT_NEAR(bytes(summed, sixteen), (2 + 4) + 2 * 4, 1e-6);
+  EXPECT_NEAR(bytes(autocast, summed), 3 * (4 + 2), 1e-6);
+  // Gradients and state are read, state and parameters written; float32 parameters without a copy
+  // are read, too.
+  EXPECT_EQ(summed.updated(), 4 + 2 * 12 + 2);
+  EXPECT_EQ(autocast.updated(), 4 + 2 * 8 + 2 * 4);
+}
+
+TEST(PlanStep, FusedLossesHaveNoWholeLogits) {
+  Model m = find_model("gpt2");
+  m.batch = 4;
+  Layout l;
+  l.micro_batch = 4;
+  const Machine machine = machine_of("h100", "ib400");
+  const double logits = 4.0 * number(m.sequence) * number(m.vocabulary);
+  const Plan whole = plan_of(m, machine, l);
+  m.fused_loss = true;
+  const Plan fused = plan_of(m, machine, l);
+  const double saved = logits * (36 - 6) / (machine.gpu.bandwidth * machine.gpu.stream);
+  EXPECT_NEAR(whole.step.compute - fused.step.compute, saved + 7 * machine.gpu.kernel, 1e-9);
+  EXPECT_NEAR(whole.memory.buffers - fused.memory.buffers, logits * 6 * 7 / 8, 1);
+}
+
 TEST(PlanStep, StagesOfZeroShardOneMoreThing) {
   const Model m = find_model("llama2-7b");
   Layout l;
@@ -252,59 +310,6 @@ TEST(PlanStep, StagesOfZeroShardOneMoreThing) {
   EXPECT_NEAR(gradients[1] / gradients[2], 64, 1e-6);
   EXPECT_EQ(parameters[0], parameters[2]);
   EXPECT_NEAR(parameters[2] / parameters[3], 64, 1e-6);
-}
-
-// ---- calibration and machine files ----
-
-TEST(PlanCalibration, FindsTheMachineThatPointsComeFrom) {
-  Machine real = machine_of("h200", "ib400");
-  real.gpu.matmul = 0.5;
-  real.gpu.matmul_half = 400;
-  real.gpu.attention_forward = 0.4;
-  real.gpu.attention_half = 700;
-  real.inner.efficiency = 0.6;
-  real.outer.latency = 30e-6;
-  std::vector<Point> points;
-  const auto add = [&](Point p) {
-    p.seconds = predicted_seconds(real, p);
-    points.push_back(p);
-  };
-  for (const double n : {512, 1024, 4096, 8192}) {
-    add({"matmul", 0, {n, 4096, 2 * n}});
-    add({"attention", 0, {8, 16, n, 128}, true, false});
-    add({"attention", 0, {8, 16, n, 128}, true, true});
-    for (const int64_t stride : {1, 8}) {
-      add({"all_gather", 0, {n * n * 16}, false, false, {8, stride}});
-      add({"all_reduce", 0, {n * 8}, false, false, {8, stride}});
-    }
-  }
-  const Machine fitted = calibrated(machine_of("h200", "ib400"), points);
-  for (const Point& p : points) {
-    EXPECT_NEAR(predicted_seconds(fitted, p) / p.seconds, 1, 0.02) << p.kind << " " << p.sizes[0];
-  }
-  EXPECT_EQ(fitted.gpu.stream, real.gpu.stream);  // no point depends on it alone
-}
-
-TEST(PlanCalibration, ReadsPointsAndMachines) {
-  const File points(
-      R"([{"kind": "matmul", "m": 4096, "n": 4096, "k": 4096, "seconds": 2.1e-4},
-          {"kind": "attention", "batch": 8, "heads": 16, "length": 4096, "width": 128,
-           "causal": true, "seconds": 9.57e-4},
-          {"kind": "copy", "bytes": 1e9, "seconds": 2.5e-4},
-          {"kind": "all_reduce", "ranks": 2, "bytes": 268435456, "seconds": 8.94e-4}])");
-  const std::vector<Point> read = read_points(points.path);
-  ASSERT_EQ(read.size(), 4);
-  EXPECT_TRUE(read[1].causal);
-  EXPECT_EQ(read[3].ranks.size, 2);
-  const Machine fitted = calibrated(machine_of("h200", "ib400"), read);
-  for (const Point& p : read)
-    EXPECT_NEAR(predicted_seconds(fitted, p) / p.seconds, 1, 0.01) << p.kind;
-  const File machine(machine_text(fitted));
-  const Machine back = read_machine(machine.path);
-  EXPECT_EQ(machine_text(back), machine_text(fitted));
-  for (const Point& p : read) {
-    EXPECT_NEAR(predicted_seconds(back, p) / predicted_seconds(fitted, p), 1, 1e-9);
-  }
 }
 
 // ---- mistakes ----
@@ -342,54 +347,6 @@ TEST(PlanMistakes, AreExplained) {
   const Found refused = with([](Wanted& w) { w.pipeline = 64; });
   EXPECT_EQ(refused.tried, 0);
   EXPECT_EQ(refused.refused.begin()->first, "pp does not divide the layers");
-}
-
-TEST(PlanMistakes, InFilesAreNamed) {
-  expect_error([] { find_model("/nowhere/config.json"); }, "cannot read");
-  expect_error([] { read_machine("/nowhere.json"); }, "cannot read");
-  const std::pair<const char*, const char*> configs[] = {
-      {"{", "no JSON"},
-      {"[1]", "no JSON object"},
-      {"{}", "no num_hidden_layers"},
-      {R"({"n_layer": "two", "n_embd": 8})", "must be an integer"},
-      {R"({"n_layer": 2, "n_embd": 8, "n_head": 0, "vocab_size": 4, "n_positions": 4})",
-       "the number of heads"},
-      {R"({"n_layer": 2, "n_embd": 8, "n_head": 2, "vocab_size": -1, "n_positions": 4})",
-       "the vocabulary"},
-      {R"({"n_layer": 2, "n_embd": 8, "n_head": 3, "num_key_value_heads": 2, "vocab_size": 5, "n_positions": 4})",
-       "do not divide"}};
-  for (const auto& [text, part] : configs) {
-    const File file(text);
-    expect_error([&] { find_model(file.path); }, part);
-  }
-  const std::pair<const char*, const char*> machines[] = {
-      {"[]", "no JSON object"},
-      {R"({"gpus": {}})", "unknown section 'gpus'"},
-      {R"({"gpu": 3})", "unknown section 'gpu'"},
-      {R"({"gpu": {"tflops": 3}})", "unknown key 'tflops'"},
-      {R"({"gpu": {"teraflops": -3}})", "teraflops is -3"},
-      {R"({"gpu": {"teraflops": "many"}})", "give a positive number"},
-      {R"({"gpu": {"matmul": 1.5}})", "at most 1"},
-      {R"({"node": {"gpus": 2.5}})", "whole number"}};
-  for (const auto& [text, part] : machines) {
-    const File file(text);
-    expect_error([&] { read_machine(file.path); }, part);
-  }
-  const std::pair<const char*, const char*> points[] = {
-      {"{}", "no array"},
-      {"[]", "no array"},
-      {"[3]", "point 0 has no seconds"},
-      {R"([{"kind": "matmul", "m": 1, "n": 1, "k": 1, "seconds": 1}, {"kind": "fft", "seconds": 1}])",
-       "point 1: the kind is 'fft'"},
-      {R"([{"kind": "matmul", "m": 1, "n": 1, "seconds": 1}])", "has no k"},
-      {R"([{"kind": "matmul", "m": 1, "n": 1, "k": 0, "seconds": 1}])", "k is 0"},
-      {R"([{"kind": "all_reduce", "bytes": 1, "ranks": 1, "seconds": 1}])", "at least 2"},
-      {R"([{"kind": "attention", "batch": 1, "heads": 1, "length": 1, "width": 1, "causal": 1, "seconds": 1}])",
-       "true or false"}};
-  for (const auto& [text, part] : points) {
-    const File file(text);
-    expect_error([&] { read_points(file.path); }, part);
-  }
 }
 
 }  // namespace
