@@ -1,5 +1,6 @@
 #include "plan/json.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 
@@ -36,6 +37,38 @@ int64_t whole(const Json& object, const char* name, const std::string& where) {
     fail(ErrorCode::kValue, "[plan] ", where, ": ", name, " is ", value, ": give a whole number");
   }
   return static_cast<int64_t>(value);
+}
+
+std::vector<double> positives(const Json& object, const char* name, const std::string& where) {
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  if (!object.is_object() || found == object.end() || !found->is_array()) {
+    fail(ErrorCode::kValue, "[plan] ", where, " has no array ", name);
+  }
+  std::vector<double> values;
+  for (const Json& item : *found) values.push_back(positive({{name, item}}, name, where));
+  return values;
+}
+
+std::string one_of(const Json& object, const char* name, const std::vector<std::string>& known,
+                   const std::string& where) {
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  const bool given = object.is_object() && found != object.end() && found->is_string();
+  const std::string value = given ? found->get<std::string>() : "";
+  if (std::find(known.begin(), known.end(), value) == known.end()) {
+    fail(ErrorCode::kValue, "[plan] ", where, ": the ", name, " is '", value, "': give one of ",
+         absl::StrJoin(known, ", "));
+  }
+  return value;
+}
+
+void check_keys(const Json& object, const std::vector<std::string>& known,
+                const std::string& where) {
+  if (!object.is_object()) fail(ErrorCode::kValue, "[plan] ", where, " is no object");
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    fail(ErrorCode::kValue, "[plan] ", where, ": unknown key '", key, "': there are ",
+         absl::StrJoin(known, ", "));
+  }
 }
 
 }  // namespace mytorch::plan

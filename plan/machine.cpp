@@ -9,10 +9,12 @@
 namespace mytorch::plan {
 namespace {
 
-Gpu gpu_of(const char* name, double teraflops, double gigabytes, double gigabytes_a_second) {
+Gpu gpu_of(const char* name, double teraflops, double single, double gigabytes,
+           double gigabytes_a_second) {
   Gpu gpu;
   gpu.name = name;
   gpu.flops = teraflops * 1e12;
+  gpu.single = single * 1e12;
   gpu.memory = gigabytes * 1e9;
   gpu.bandwidth = gigabytes_a_second * 1e9;
   return gpu;
@@ -22,12 +24,13 @@ struct Known {
   Gpu gpu;
   double inner;  // GB/s of NVLink, in one direction
 };
-// Datasheets of NVIDIA: dense bfloat16, memory, its bandwidth, half of NVLink's two directions.
+// Datasheets of NVIDIA: dense bfloat16, float32, memory, its bandwidth, half of NVLink's two
+// directions.
 const std::vector<Known>& known_gpus() {
-  static const std::vector<Known> gpus = {{gpu_of("a100", 312, 80, 2039), 300},
-                                          {gpu_of("h100", 989, 80, 3350), 450},
-                                          {gpu_of("h200", 989, 141, 4800), 450},
-                                          {gpu_of("b200", 2250, 180, 7700), 900}};
+  static const std::vector<Known> gpus = {{gpu_of("a100", 312, 19.5, 80, 2039), 300},
+                                          {gpu_of("h100", 989, 67, 80, 3350), 450},
+                                          {gpu_of("h200", 989, 67, 141, 4800), 450},
+                                          {gpu_of("b200", 2250, 75, 180, 7700), 900}};
   return gpus;
 }
 
@@ -62,6 +65,7 @@ struct Field {
 };
 std::vector<Field> fields_of(Machine& m) {
   return {{"gpu", "teraflops", &m.gpu.flops, 1e12, 0},
+          {"gpu", "float32_teraflops", &m.gpu.single, 1e12, 0},
           {"gpu", "memory_gb", &m.gpu.memory, 1e9, 0},
           {"gpu", "bandwidth_gb_s", &m.gpu.bandwidth, 1e9, 0},
           {"gpu", "matmul", &m.gpu.matmul, 1, 1},
@@ -71,6 +75,7 @@ std::vector<Field> fields_of(Machine& m) {
           {"gpu", "attention_half", &m.gpu.attention_half, 1, 0},
           {"gpu", "stream", &m.gpu.stream, 1, 1},
           {"gpu", "kernel_us", &m.gpu.kernel, 1e-6, 0},
+          {"gpu", "host_us", &m.gpu.host, 1e-6, 0},
           {"gpu", "step_ms", &m.gpu.step, 1e-3, 0},
           {"gpu", "reserved_gb", &m.gpu.reserved, 1e9, 0},
           {"node", "bandwidth_gb_s", &m.inner.bandwidth, 1e9, 0},
@@ -84,26 +89,52 @@ std::vector<Field> fields_of(Machine& m) {
           {"overlap", "pipeline", &m.pipeline_overlap, 1, 1}};
 }
 
-double saturated(double x, double half) { return x / (x + half); }
-
-// The bandwidth and latency of a ring through the ranks. Of the ranks on a node, each has its own
-// adapter, so that a ring is divided among as many.
-struct Ring {
-  double bandwidth;
-  double latency;  // of a turn
-};
-Ring ring_of(const Machine& m, const Ranks& ranks) {
-  const double inner = m.inner.bandwidth * m.inner.efficiency;
-  const int64_t on_node = std::max<int64_t>(1, std::min(ranks.size, m.node / ranks.stride));
-  const int64_t nodes = (ranks.size + on_node - 1) / on_node;
-  const double turn = static_cast<double>(ranks.size - nodes) * m.inner.latency;
-  if (nodes == 1) return {inner, turn};
-  const double outer = m.outer.bandwidth * m.outer.efficiency * static_cast<double>(on_node);
-  // Messages of consecutive nodes overlap; a tree's depth is what remains.
-  double depth = 0;
-  for (int64_t n = nodes; n > 1; n = (n + 1) / 2) ++depth;
-  return {on_node > 1 ? std::min(inner, outer) : outer, turn + depth * m.outer.latency};
+// The array of a machine file's measured curves.
+std::vector<Curve> read_curves(const Json& array, const std::string& path) {
+  if (!array.is_array()) fail(ErrorCode::kValue, "[plan] ", path, ": curves is no array");
+  std::vector<Curve> curves;
+  for (size_t i = 0; i < array.size(); ++i) {
+    const Json& object = array[i];
+    const std::string where = absl::StrCat(path, ", curve ", i);
+    check_keys(object, {"collective", "ranks", "stride", "bytes", "seconds"}, where);
+    Curve curve{one_of(object, "collective", collective_names(), where),
+                {whole(object, "ranks", where), whole(object, "stride", where)},
+                {}};
+    const std::vector<double> bytes = positives(object, "bytes", where);
+    const std::vector<double> seconds = positives(object, "seconds", where);
+    if (bytes.empty() || bytes.size() != seconds.size()) {
+      fail(ErrorCode::kValue, "[plan] ", where, " has ", bytes.size(), " bytes and ",
+           seconds.size(), " seconds: give as many of both, one at least");
+    }
+    for (size_t k = 0; k < bytes.size(); ++k) {
+      if (k > 0 && bytes[k] <= bytes[k - 1]) {
+        fail(ErrorCode::kValue, "[plan] ", where, ": bytes are not in ascending order");
+      }
+      curve.times.emplace_back(bytes[k], seconds[k]);
+    }
+    curves.push_back(std::move(curve));
+  }
+  return curves;
 }
+
+Json curves_json(const std::vector<Curve>& curves) {
+  Json array = Json::array();
+  for (const Curve& curve : curves) {
+    Json object = {{"collective", curve.collective},
+                   {"ranks", curve.ranks.size},
+                   {"stride", curve.ranks.stride},
+                   {"bytes", Json::array()},
+                   {"seconds", Json::array()}};
+    for (const auto& [bytes, seconds] : curve.times) {
+      object["bytes"].push_back(bytes);
+      object["seconds"].push_back(seconds);
+    }
+    array.push_back(std::move(object));
+  }
+  return array;
+}
+
+double saturated(double x, double half) { return x / (x + half); }
 
 }  // namespace
 
@@ -122,6 +153,10 @@ Machine read_machine(const std::string& path) {
   const std::vector<Field> fields = fields_of(m);
   if (!json.is_object()) fail(ErrorCode::kValue, "[plan] ", path, " is no JSON object");
   for (const auto& [section, values] : json.items()) {
+    if (section == "curves") {
+      m.curves = read_curves(values, path);
+      continue;
+    }
     std::vector<std::string> sections;
     for (const Field& field : fields) {
       if (sections.empty() || sections.back() != field.section) sections.push_back(field.section);
@@ -129,7 +164,7 @@ Machine read_machine(const std::string& path) {
     if (!values.is_object() ||
         std::find(sections.begin(), sections.end(), section) == sections.end()) {
       fail(ErrorCode::kValue, "[plan] ", path, ": unknown section '", section,
-           "': there are objects ", absl::StrJoin(sections, ", "));
+           "': there are objects ", absl::StrJoin(sections, ", "), ", and the array curves");
     }
     const std::string where = absl::StrCat(path, ", ", section);
     for (const auto& [key, value] : values.items()) {
@@ -176,61 +211,36 @@ std::string machine_text(const Machine& machine) {
   for (const Field& field : fields_of(m)) {
     json[field.section][field.key] = *field.value / field.unit;
   }
+  if (!m.curves.empty()) json["curves"] = curves_json(m.curves);
   return json.dump(2) + "\n";
 }
 
-double matmul_seconds(const Gpu& gpu, double m, double n, double k) {
+double matmul_rate(const Gpu& gpu, double m, double n, double k, double bytes) {
+  return (bytes > 2 ? gpu.single : gpu.flops) * gpu.matmul * saturated(m, gpu.matmul_half) *
+         saturated(n, gpu.matmul_half) * saturated(k, gpu.matmul_half);
+}
+
+double matmul_seconds(const Gpu& gpu, double m, double n, double k, double bytes) {
   if (m <= 0) return 0;
-  const double reached = gpu.matmul * saturated(m, gpu.matmul_half) *
-                         saturated(n, gpu.matmul_half) * saturated(k, gpu.matmul_half);
-  const double products = 2 * m * n * k / (gpu.flops * reached);
-  const double memory = 2 * (m * k + k * n + m * n) / (gpu.bandwidth * gpu.stream);
+  const double products = 2 * m * n * k / matmul_rate(gpu, m, n, k, bytes);
+  const double memory = bytes * (m * k + k * n + m * n) / (gpu.bandwidth * gpu.stream);
   return std::max(products, memory) + gpu.kernel;
+}
+
+double attention_rate(const Gpu& gpu, double length, double width, bool backward) {
+  return gpu.flops * (backward ? gpu.attention_backward : gpu.attention_forward) *
+         saturated(length, gpu.attention_half) * std::min(1.0, 1.5 * saturated(width, 64));
 }
 
 double attention_seconds(const Gpu& gpu, double batch, double heads, double length, double keys,
                          double width, bool causal, bool backward) {
   const double flops =
       (backward ? 10 : 4) * batch * heads * length * keys * width * (causal ? 0.5 : 1);
-  const double reached = (backward ? gpu.attention_backward : gpu.attention_forward) *
-                         saturated(length, gpu.attention_half) *
-                         std::min(1.0, 1.5 * saturated(width, 64));
-  return flops / (gpu.flops * reached) + gpu.kernel;
+  return flops / attention_rate(gpu, length, width, backward) + gpu.kernel;
 }
 
 double stream_seconds(const Gpu& gpu, double bytes, int kernels) {
   return bytes / (gpu.bandwidth * gpu.stream) + kernels * gpu.kernel;
-}
-
-double all_gather_seconds(const Machine& machine, const Ranks& ranks, double bytes) {
-  if (ranks.size <= 1) return 0;
-  const Ring ring = ring_of(machine, ranks);
-  const auto n = static_cast<double>(ranks.size);
-  return ring.latency + bytes * (n - 1) / n / ring.bandwidth;
-}
-double reduce_scatter_seconds(const Machine& machine, const Ranks& ranks, double bytes) {
-  return all_gather_seconds(machine, ranks, bytes);
-}
-double all_reduce_seconds(const Machine& machine, const Ranks& ranks, double bytes) {
-  return 2 * all_gather_seconds(machine, ranks, bytes);
-}
-
-double all_to_all_seconds(const Machine& machine, const Ranks& ranks, double bytes) {
-  if (ranks.size <= 1) return 0;
-  const auto n = static_cast<double>(ranks.size);
-  const auto on_node =
-      static_cast<double>(std::max<int64_t>(1, std::min(ranks.size, machine.node / ranks.stride)));
-  const double inside =
-      bytes * (on_node - 1) / n / (machine.inner.bandwidth * machine.inner.efficiency);
-  const double outside =
-      bytes * (n - on_node) / n / (machine.outer.bandwidth * machine.outer.efficiency);
-  return std::max(inside, outside) + (n > on_node ? machine.outer.latency : machine.inner.latency);
-}
-
-double message_seconds(const Machine& machine, const Ranks& ranks, double bytes) {
-  if (ranks.size <= 1) return 0;
-  const Link& link = ranks.size <= machine.node / ranks.stride ? machine.inner : machine.outer;
-  return link.latency + bytes / (link.bandwidth * link.efficiency);
 }
 
 }  // namespace mytorch::plan
