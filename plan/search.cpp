@@ -7,7 +7,6 @@
 namespace mytorch::plan {
 namespace {
 
-constexpr int64_t kMostGpus = int64_t{1} << 20;
 constexpr int64_t kMostContext = 64, kMostInterleave = 32, kMostMicroBatch = 16;
 
 std::vector<int64_t> divisors(int64_t n, int64_t most) {
@@ -31,6 +30,13 @@ void check_given(const char* name, const std::optional<int64_t>& given) {
 }
 
 }  // namespace
+
+void sort_plans(std::vector<Plan>& plans) {
+  std::stable_sort(plans.begin(), plans.end(), [](const Plan& a, const Plan& b) {
+    const double x = a.step.seconds(), y = b.step.seconds();
+    return x != y ? x < y : a.memory.total() < b.memory.total();
+  });
+}
 
 Plan plan_of(const Model& model, const Machine& machine, const Layout& layout,
              const Precision& precision) {
@@ -110,10 +116,7 @@ Found search(const Model& model, const Machine& machine, const Wanted& wanted) {
     fail(ErrorCode::kValue, "[plan] no layout of ", gpus,
          " GPUs has the given sizes: dp, tp, pp and cp must multiply to them");
   }
-  std::stable_sort(found.plans.begin(), found.plans.end(), [](const Plan& a, const Plan& b) {
-    const double x = a.step.seconds(), y = b.step.seconds();
-    return x != y ? x < y : a.memory.total() < b.memory.total();
-  });
+  sort_plans(found.plans);
   return found;
 }
 

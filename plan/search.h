@@ -15,6 +15,8 @@
 
 namespace mytorch::plan {
 
+inline constexpr int64_t kMostGpus = int64_t{1} << 20;
+
 struct Plan {
   Layout layout;
   Memory memory;
@@ -44,6 +46,8 @@ struct Found {
 // two up to 16, unless they are given. Throws Error(kValue) for fewer than 1 or more than 2^20
 // GPUs, or sizes that do not multiply to them.
 Found search(const Model& model, const Machine& machine, const Wanted& wanted);
+// The fastest first; of equal ones, that of less memory.
+void sort_plans(std::vector<Plan>& plans);
 Plan plan_of(const Model& model, const Machine& machine, const Layout& layout,
              const Precision& precision = {});
 

@@ -7,11 +7,14 @@
 #include <sstream>
 #include <string>
 
-#include "mytorch/error.h"
+#include "bench/harness/graph_cost.h"
+#include "core/types/errors.h"
 #include "plan/calibrate.h"
+#include "plan/captured.h"
 #include "plan/published.h"
 #include "plan/search.h"
 #include "tools/commands.h"
+#include "tools/read_graph.h"
 
 namespace mytorch::tools {
 namespace {
@@ -23,7 +26,7 @@ using plan::Plan;
 using plan::Wanted;
 
 struct PlanOptions {
-  std::string model, gpu = "h100", network = "ib400", machine, calibrate, recompute;
+  std::string model, graph, gpu, network = "ib400", machine, calibrate, recompute;
   Wanted wanted;
   std::optional<int64_t> batch, sequence;
   int top = 10;
@@ -35,6 +38,8 @@ std::string fixed(double value, int digits) {
   text << std::fixed << std::setprecision(digits) << value;
   return text.str();
 }
+// Steps of a second or more have milliseconds, shorter ones 10 microseconds.
+std::string seconds(double value) { return fixed(value, value < 1 ? 5 : 3); }
 std::string percent(double share) { return fixed(100 * share, 1) + " %"; }
 std::string gigabytes(double bytes) { return fixed(bytes / 1e9, 1); }
 
@@ -49,7 +54,7 @@ void print_row(std::ostream& out, const Plan& p) {
       << l.pipeline << std::setw(4) << l.context << std::setw(4) << l.expert << std::setw(6)
       << l.zero << std::setw(7) << l.micro_batch << std::setw(8) << l.interleave << "  "
       << std::left << std::setw(10) << plan::recompute_name(l.recompute) << std::right
-      << std::setw(9) << fixed(p.step.seconds(), 3) << std::setw(9) << gigabytes(p.memory.total())
+      << std::setw(9) << seconds(p.step.seconds()) << std::setw(9) << gigabytes(p.memory.total())
       << std::setw(9) << percent(p.utilization) << std::setw(9)
       << percent(p.step.bubble / p.step.seconds()) << std::setw(9) << communication(p) << "\n";
 }
@@ -57,11 +62,11 @@ void print_row(std::ostream& out, const Plan& p) {
 void print_details(std::ostream& out, const Plan& p) {
   const plan::Step& s = p.step;
   const plan::Memory& m = p.memory;
-  out << "\nthe first: seconds of compute " << fixed(s.compute, 3) << ", bubble "
-      << fixed(s.bubble, 3) << ", exposed communication of tp " << fixed(s.tensor, 3) << ", cp "
-      << fixed(s.context, 3) << ", ep " << fixed(s.expert, 3) << ", pp " << fixed(s.pipeline, 3)
-      << ", dp " << fixed(s.data, 3) << ", optimizer " << fixed(s.optimizer, 3) << ", rest "
-      << fixed(s.host, 3) << "\n           GB of parameters " << gigabytes(m.parameters)
+  out << "\nthe first: seconds of compute " << seconds(s.compute) << ", bubble "
+      << seconds(s.bubble) << ", exposed communication of tp " << seconds(s.tensor) << ", cp "
+      << seconds(s.context) << ", ep " << seconds(s.expert) << ", pp " << seconds(s.pipeline)
+      << ", dp " << seconds(s.data) << ", optimizer " << seconds(s.optimizer) << ", rest "
+      << seconds(s.host) << "\n           GB of parameters " << gigabytes(m.parameters)
       << ", gradients " << gigabytes(m.gradients) << ", optimizer " << gigabytes(m.optimizer)
       << ", activations " << gigabytes(m.activations) << ", buffers " << gigabytes(m.buffers)
       << ", reserved " << gigabytes(m.reserved) << "\n";
@@ -73,21 +78,10 @@ std::string machine_line(const Machine& m) {
          fixed(m.outer.bandwidth / 1e9, 1) + " GB/s a GPU)";
 }
 
-int print_plans(const PlanOptions& o, const Machine& machine) {
-  if (o.model.empty()) {
-    throw Error(ErrorCode::kValue, "[plan] give --model and --gpus, --published, or --calibrate");
-  }
-  Model model = plan::find_model(o.model);
-  if (o.batch) model.batch = *o.batch;
-  if (o.sequence) model.sequence = *o.sequence;
-  model.fused_loss = o.fused_loss;
-  const Found found = plan::search(model, machine, o.wanted);
+// Prints the plans that fit, or why there are none. Returns the exit status.
+int print_found(const Found& found, int top) {
   std::ostream& out = std::cout;
-  out << model.name << ": " << fixed(model.parameters() / 1e9, 2)
-      << " billion parameters, batches of " << model.batch << " sequences of " << model.sequence
-      << " tokens\n"
-      << o.wanted.gpus << " x " << machine_line(machine) << "\n"
-      << found.tried << " layouts, " << found.too_large << " of them too large for the memory\n\n";
+  out << found.tried << " layouts, " << found.too_large << " of them too large for the memory\n\n";
   if (found.plans.empty()) {
     if (found.smallest) {
       out << "none fits; the smallest needs " << gigabytes(found.smallest->memory.total())
@@ -103,10 +97,55 @@ int print_plans(const PlanOptions& o, const Machine& machine) {
   out << "   dp  tp  pp  cp  ep  zero  micro  stages  recompute   step, s       GB      MFU   "
          "bubble"
          "  commun.\n";
-  const size_t rows = std::min(found.plans.size(), static_cast<size_t>(o.top));
+  const size_t rows = std::min(found.plans.size(), static_cast<size_t>(top));
   for (size_t i = 0; i < rows; ++i) print_row(out, found.plans[i]);
   print_details(out, found.plans.front());
   return 0;
+}
+
+int print_plans(const PlanOptions& o, const Machine& machine) {
+  if (o.model.empty()) {
+    throw Error(ErrorCode::kValue,
+                "[plan] give --model or --graph, with --gpus, or --published, or "
+                "--calibrate");
+  }
+  Model model = plan::find_model(o.model);
+  if (o.batch) model.batch = *o.batch;
+  if (o.sequence) model.sequence = *o.sequence;
+  model.fused_loss = o.fused_loss;
+  const Found found = plan::search(model, machine, o.wanted);
+  std::cout << model.name << ": " << fixed(model.parameters() / 1e9, 2)
+            << " billion parameters, batches of " << model.batch << " sequences of "
+            << model.sequence << " tokens\n"
+            << o.wanted.gpus << " x " << machine_line(machine) << "\n";
+  return print_found(found, o.top);
+}
+
+int print_graph_plans(const PlanOptions& o, const Machine& machine) {
+  for (const auto& [name, given] :
+       {std::pair{"--tp", o.wanted.tensor}, std::pair{"--pp", o.wanted.pipeline},
+        std::pair{"--cp", o.wanted.context}, std::pair{"--ep", o.wanted.expert},
+        std::pair{"--micro-batch", o.wanted.micro_batch},
+        std::pair{"--interleave", o.wanted.interleave}, std::pair{"--batch", o.batch},
+        std::pair{"--sequence", o.sequence}}) {
+    if (!given) continue;
+    fail(ErrorCode::kValue, "[plan] ", name,
+         " divides a --model: a --graph is the step of each rank, for --dp and --zero");
+  }
+  if (o.wanted.data && *o.wanted.data != o.wanted.gpus) {
+    fail(ErrorCode::kValue, "[plan] --dp ", *o.wanted.data, " of ", o.wanted.gpus,
+         " GPUs: a --graph is the step of each of them");
+  }
+  const graph::Graph graph = read_graph(o.graph);
+  const plan::Captured captured = bench::captured_step(graph);
+  double parameters = 0;
+  for (const auto& parameter : captured.parameters) parameters += parameter.bytes;
+  const Found found = plan::search(captured, machine, o.wanted.gpus, o.wanted.zero);
+  std::cout << o.graph << ": " << captured.kernels.size() << " kernels, "
+            << captured.parameters.size() << " parameters of " << fixed(parameters / 1e6, 1)
+            << " MB\n"
+            << o.wanted.gpus << " x " << machine_line(machine) << "\n";
+  return print_found(found, o.top);
 }
 
 int print_published(const Machine& machine) {
@@ -130,8 +169,7 @@ int print_published(const Machine& machine) {
   return 0;
 }
 
-int calibrate(const PlanOptions& o, const Machine& machine) {
-  const std::vector<plan::Point> points = plan::read_points(o.calibrate);
+int print_calibrated(const Machine& machine, const std::vector<plan::Point>& points) {
   const Machine fitted = plan::calibrated(machine, points);
   std::cout << plan::machine_text(fitted);
   std::cerr << "measured      before        fitted, in us\n";
@@ -144,16 +182,20 @@ int calibrate(const PlanOptions& o, const Machine& machine) {
 }
 
 int run_plan(PlanOptions& o) {
-  const Machine machine =
-      o.machine.empty() ? plan::machine_of(o.gpu, o.network) : plan::read_machine(o.machine);
-  if (!o.calibrate.empty()) return calibrate(o, machine);
+  const Machine machine = o.machine.empty()
+                              ? plan::machine_of(o.gpu.empty() ? "h100" : o.gpu, o.network)
+                              : plan::read_machine(o.machine);
+  if (!o.calibrate.empty()) return print_calibrated(machine, plan::read_points(o.calibrate));
   if (o.published) return print_published(machine);
   if (!o.recompute.empty()) {
     o.wanted.recompute = o.recompute == "none"        ? plan::Recompute::kNone
                          : o.recompute == "selective" ? plan::Recompute::kSelective
                                                       : plan::Recompute::kFull;
   }
-  return print_plans(o, machine);
+  if (!o.graph.empty() && !o.model.empty()) {
+    throw Error(ErrorCode::kValue, "[plan] give either --model or --graph");
+  }
+  return o.graph.empty() ? print_plans(o, machine) : print_graph_plans(o, machine);
 }
 
 }  // namespace
@@ -162,8 +204,11 @@ Run add_plan(CLI::App& app) {
   auto o = std::make_shared<PlanOptions>();
   Wanted& w = o->wanted;
   app.add_option("--model", o->model, "A model's name, or a Hugging Face config.json");
+  app.add_option("--graph", o->graph,
+                 "A captured step of one rank in place of a model: a program that save() wrote, or "
+                 "the text of its graph");
   app.add_option("--gpus", w.gpus, "Number of GPUs");
-  app.add_option("--gpu", o->gpu, "a100, h100, h200 or b200")->capture_default_str();
+  app.add_option("--gpu", o->gpu, "a100, h100 (default), h200 or b200");
   app.add_option("--network", o->network, "ib200, ib400, ib800, eth100 or eth400")
       ->capture_default_str();
   app.add_option("--machine", o->machine, "A machine file, in place of both");

@@ -83,7 +83,9 @@ struct Shape {
 // Adds the prediction and its largest parts, without the 10 ms of data and logs, which these steps
 // do not have, or the reason why the plan refuses the layout.
 void predict(Record& record, const Settings& settings, const Shape& shape);
-// The same for a case that has no shape.
+// The same for a step of data parallelism, from the graph that it is recorded as.
+void predict_step(Record& record, const Settings& settings, const Group& world, const Step& step);
+// Says why there is no prediction.
 void cannot_predict(Record& record, std::string_view why);
 // Parameters, activations and gradients of 16 bits, without an optimizer.
 inline constexpr mytorch::plan::Precision kSixteenBits = {

@@ -25,22 +25,26 @@ struct Training {
   const char* unit;
 };
 
+Tensor step_of(const Settings& settings, const Training& t) {
+  Tensor value;
+  {
+    std::optional<mytorch::AutocastGuard> autocast;
+    if (t.autocast) autocast.emplace(settings.device, mytorch::kBFloat16);
+    value = t.loss();
+  }
+  t.optimizer.zero_grad();
+  value.backward();
+  t.optimizer.step();
+  return value.detach();
+}
+
 // Measures steps with the reduction and, on several ranks, without it: what the reduction adds to a
 // step is the part of it that backward did not hide.
 void train(const Group& world, const Settings& settings, Record& record, const Training& t) {
   nn::DistributedDataParallel parallel(t.model, {.static_graph = true});
   const auto step = [&] {
     parallel.begin();
-    Tensor value;
-    {
-      std::optional<mytorch::AutocastGuard> autocast;
-      if (t.autocast) autocast.emplace(settings.device, mytorch::kBFloat16);
-      value = t.loss();
-    }
-    t.optimizer.zero_grad();
-    value.backward();
-    t.optimizer.step();
-    return value.detach();
+    return step_of(settings, t);
   };
   const Timing timing = measure(world, settings, record, step, t.items * world.size(), t.unit);
   int64_t bytes = 0;
@@ -145,14 +149,14 @@ void ddp_resnet50(const Group& world, const Settings& settings) {
   const Tensor y =
       mytorch::randint(config.num_classes, {batch}, mytorch::kInt64).to(settings.device);
   Record record("ddp-resnet50", world);
-  train(world, settings, record,
-        {.model = model,
-         .optimizer = sgd,
-         .loss = [&] { return cross_entropy(model(x), y); },
-         .autocast = true,
-         .items = static_cast<double>(batch),
-         .unit = "images"});
-  cannot_predict(record, "the plan knows transformers alone");
+  const Training training{.model = model,
+                          .optimizer = sgd,
+                          .loss = [&] { return cross_entropy(model(x), y); },
+                          .autocast = true,
+                          .items = static_cast<double>(batch),
+                          .unit = "images"};
+  train(world, settings, record, training);
+  predict_step(record, settings, world, [&] { return step_of(settings, training); });
   record.print();
 }
 
@@ -164,14 +168,14 @@ void ddp_mlp(const Group& world, const Settings& settings) {
   seed_data(world);
   const Tensor x = mytorch::randn({batch, width}).to(settings.device);
   Record record("ddp-mlp", world);
-  train(world, settings, record,
-        {.model = model,
-         .optimizer = sgd,
-         .loss = [&] { return model(x).square().mean(); },
-         .autocast = false,
-         .items = static_cast<double>(batch),
-         .unit = "rows"});
-  cannot_predict(record, "the plan knows transformers alone");
+  const Training training{.model = model,
+                          .optimizer = sgd,
+                          .loss = [&] { return model(x).square().mean(); },
+                          .autocast = false,
+                          .items = static_cast<double>(batch),
+                          .unit = "rows"};
+  train(world, settings, record, training);
+  predict_step(record, settings, world, [&] { return step_of(settings, training); });
   record.print();
 }
 

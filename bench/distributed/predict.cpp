@@ -2,6 +2,10 @@
 #include <string_view>
 
 #include "bench/distributed/bench.h"
+#include "bench/harness/graph_cost.h"
+#include "graph/formats/parse.h"
+#include "mytorch/compile.h"
+#include "plan/captured.h"
 #include "plan/machine.h"
 #include "plan/step.h"
 
@@ -9,14 +13,22 @@ namespace bench {
 
 namespace plan = mytorch::plan;
 
+namespace {
+
+plan::Machine machine_of(const Settings& settings) {
+  return settings.machine.empty() ? plan::machine_of(settings.gpu, "ib400")
+                                  : plan::read_machine(settings.machine);
+}
+
+}  // namespace
+
 void predict(Record& record, const Settings& settings, const Shape& shape) {
   plan::check(shape.model);
   if (const std::string why = plan::reason_against(shape.model, shape.layout); !why.empty()) {
     cannot_predict(record, why);
     return;
   }
-  const plan::Machine machine = settings.machine.empty() ? plan::machine_of(settings.gpu, "ib400")
-                                                         : plan::read_machine(settings.machine);
+  const plan::Machine machine = machine_of(settings);
   const plan::Step s = plan::step_of(shape.model, shape.layout, shape.precision, machine);
   const double exchange = s.tensor + s.context + s.expert + s.pipeline + (shape.data ? s.data : 0);
   const double seconds = s.compute + s.bubble + exchange + (shape.optimizer ? s.optimizer : 0);
@@ -24,6 +36,18 @@ void predict(Record& record, const Settings& settings, const Shape& shape) {
       .add("predicted_compute_ms", 1e3 * s.compute)
       .add("predicted_exchange_ms", 1e3 * exchange)
       .add("predicted_bubble_ms", 1e3 * s.bubble);
+}
+
+void predict_step(Record& record, const Settings& settings, const Group& world, const Step& step) {
+  auto recorded = mytorch::compile(step);
+  (void)recorded();
+  const mytorch::graph::Graph graph = mytorch::graph::parse_text(recorded.text());
+  const plan::Captured captured = mytorch::bench::captured_step(graph);
+  const plan::Step s = plan::plan_of(captured, machine_of(settings), world.size(), 0).step;
+  record.add("predicted_ms", 1e3 * (s.seconds() - s.host))
+      .add("predicted_compute_ms", 1e3 * s.compute)
+      .add("predicted_exchange_ms", 1e3 * s.data)
+      .add("predicted_kernels", static_cast<double>(captured.kernels.size()));
 }
 
 void cannot_predict(Record& record, std::string_view why) { record.add("unpredicted", why); }
