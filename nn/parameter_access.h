@@ -1,4 +1,4 @@
-// The members that hold a module's parameters, for what replaces them.
+// What of a module is not public: the members that hold its parameters, and its Split.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,10 @@
 #include <string>
 
 #include "mytorch/nn/module.h"
+
+namespace mytorch::nn {
+class Split;
+}
 
 namespace mytorch::nn::detail {
 
@@ -23,6 +27,9 @@ struct ParameterAccess {
   // Returns the name and the pointer of a child that is held by pointer, as an element of a list.
   static const std::string& child_name(const Module& module, size_t index);
   static std::shared_ptr<Module> child(const Module& module, size_t index);
+  // What split_of() returns, and set_split() sets.
+  static const Split* split(const Module& module);
+  static void set_split(Module& module, std::shared_ptr<const Split> split);
 };
 
 }  // namespace mytorch::nn::detail

@@ -22,6 +22,7 @@
 #include "mytorch/ops/zeros.h"
 #include "nn/functional/named.h"
 #include "nn/functional/options.h"
+#include "nn/split.h"
 
 namespace mytorch::nn {
 namespace {
@@ -81,31 +82,51 @@ void check_shape(const char* name, const char* what, const Tensor& x, IntList ex
 
 using ForwardArgs = functional::MultiheadAttentionForwardArgs;
 
-// Throws unless the weights have the shapes that the options and each other ask for.
-void check_weights(const char* name, const ForwardArgs& o, int64_t e, int64_t kdim, int64_t vdim) {
-  check_at_least(name, 1, {{"num_heads", o.num_heads}});
-  if (e % o.num_heads != 0) {
-    fail(ErrorCode::kValue, "[", name, "] ", o.num_heads, " heads do not divide embed_dim ", e);
+// The heads that this rank has of all.
+struct OwnHeads {
+  const Split* split;  // null if it has all
+  int64_t all, own = 0, width = 0;
+
+  OwnHeads(const char* name, int64_t num_heads, int64_t e, const Split* of_ranks)
+      : split(of_ranks), all(num_heads) {
+    check_at_least(name, 1, {{"num_heads", num_heads}});
+    if (e % num_heads != 0) {
+      fail(ErrorCode::kValue, "[", name, "] ", num_heads, " heads do not divide embed_dim ", e);
+    }
+    own = split == nullptr ? all : all / split->ranks();
+    width = e / all;
   }
+  int64_t features() const { return own * width; }
+  Tensor shared(const Tensor& x) const { return split == nullptr ? x : split->shared(x); }
+  // Of a tensor that has a dimension for all heads.
+  Tensor part(const Tensor& x, int64_t dim) const {
+    return split == nullptr ? x : x.narrow(dim, own * split->rank(), own);
+  }
+};
+
+// Throws unless the weights have the shapes that the options and each other ask for. `e` is the
+// width of queries, and `p` that of all of this rank's heads.
+void check_weights(const char* name, const ForwardArgs& o, int64_t e, int64_t p, int64_t kdim,
+                   int64_t vdim) {
   if (o.bias_k.defined() != o.bias_v.defined()) {
     fail(ErrorCode::kValue, "[", name, "] give both bias_k and bias_v, or neither");
   }
-  check_shape(name, "in_proj_bias", o.in_proj_bias, {3 * e});
-  check_shape(name, "bias_k", o.bias_k, {1, 1, e});
-  check_shape(name, "bias_v", o.bias_v, {1, 1, e});
+  check_shape(name, "in_proj_bias", o.in_proj_bias, {3 * p});
+  check_shape(name, "bias_k", o.bias_k, {1, 1, p});
+  check_shape(name, "bias_v", o.bias_v, {1, 1, p});
   if (o.use_separate_proj_weight) {
     for (const auto& [weight, what, width] : {std::tuple{&o.q_proj_weight, "q_proj_weight", e},
                                               {&o.k_proj_weight, "k_proj_weight", kdim},
                                               {&o.v_proj_weight, "v_proj_weight", vdim}}) {
       if (!weight->defined()) fail(ErrorCode::kValue, "[", name, "] ", what, " is undefined");
-      check_shape(name, what, *weight, {e, width});
+      check_shape(name, what, *weight, {p, width});
     }
   } else if (!o.in_proj_weight.defined()) {
     fail(ErrorCode::kValue, "[", name,
          "] in_proj_weight is undefined: give it, or "
          "use_separate_proj_weight with q_proj_weight, k_proj_weight and v_proj_weight");
   } else {
-    check_shape(name, "in_proj_weight", o.in_proj_weight, {3 * e, e});
+    check_shape(name, "in_proj_weight", o.in_proj_weight, {3 * p, e});
   }
 }
 
@@ -121,9 +142,9 @@ struct BatchLayout {
   }
 };
 
-// Returns E. Throws unless inputs and weights have the shapes that they ask for.
-int64_t check_inputs(const char* name, const Tensor& query, const Tensor& key, const Tensor& value,
-                     const ForwardArgs& options, bool batch_first) {
+// Returns the heads. Throws unless inputs and weights have the shapes that they ask for.
+OwnHeads check_inputs(const char* name, const Tensor& query, const Tensor& key, const Tensor& value,
+                      const ForwardArgs& options, bool batch_first, const Split* split) {
   const int64_t dim = query.dim();
   const int64_t e = options.embed_dim_to_check > 0 ? options.embed_dim_to_check
                     : dim > 0                      ? query.size(-1)
@@ -142,16 +163,22 @@ int64_t check_inputs(const char* name, const Tensor& query, const Tensor& key, c
          "), (S, N, ", kdim, ") and (S, N, ", vdim, "), or the same without N",
          batch_first ? ", where N precedes L and S" : "");
   }
-  check_weights(name, options, e, kdim, vdim);
-  return e;
+  const OwnHeads heads(name, options.num_heads, e, split);
+  check_weights(name, options, e, heads.features(), kdim, vdim);
+  return heads;
 }
 
-// Returns queries, keys and values, (N, length, E).
+// Returns queries, keys and values, (N, length, features of the heads).
 std::vector<Tensor> project(const Tensor& query, const Tensor& key, const Tensor& value,
-                            const ForwardArgs& options, const BatchLayout& layout, int64_t e) {
+                            const ForwardArgs& options, const BatchLayout& layout,
+                            const OwnHeads& own) {
+  const int64_t e = own.features();
+  const Tensor q = own.shared(query);
   if (!options.use_separate_proj_weight && query.is_same(key) && query.is_same(value)) {
-    return linear(layout.batched(query), options.in_proj_weight, options.in_proj_bias).chunk(3, -1);
+    return linear(layout.batched(q), options.in_proj_weight, options.in_proj_bias).chunk(3, -1);
   }
+  const Tensor k = key.is_same(query) ? q : own.shared(key);
+  const Tensor v = value.is_same(key) ? k : own.shared(value);
   const auto part = [&](const Tensor& x, const Tensor& weight, int64_t index) {
     const auto rows = [&](const Tensor& all) {
       return all.defined() ? all.narrow(0, index * e, e) : Tensor();
@@ -160,8 +187,8 @@ std::vector<Tensor> project(const Tensor& query, const Tensor& key, const Tensor
                   options.use_separate_proj_weight ? weight : rows(options.in_proj_weight),
                   rows(options.in_proj_bias));
   };
-  return {part(query, options.q_proj_weight, 0), part(key, options.k_proj_weight, 1),
-          part(value, options.v_proj_weight, 2)};
+  return {part(q, options.q_proj_weight, 0), part(k, options.k_proj_weight, 1),
+          part(v, options.v_proj_weight, 2)};
 }
 
 // Queries, keys and values of all heads, (N, heads, length, width).
@@ -173,8 +200,8 @@ struct Heads {
 
 // Keys and values that are given have their heads already.
 Heads heads_of(const char* name, const std::vector<Tensor>& projected, const ForwardArgs& options,
-               int64_t e) {
-  const int64_t n = projected[0].size(0), heads = options.num_heads, width = e / heads;
+               const OwnHeads& own) {
+  const int64_t n = projected[0].size(0), heads = own.own, width = own.width;
   const auto split = [&](const Tensor& x) {
     return x.unflatten(-1, {heads, width}).transpose(1, 2);
   };
@@ -198,7 +225,7 @@ Heads heads_of(const char* name, const std::vector<Tensor>& projected, const For
   for (const auto& [x, bias] :
        {std::pair{&result.k, &options.bias_k}, {&result.v, &options.bias_v}}) {
     std::vector<Tensor> parts{*x};
-    if (bias->defined()) parts.push_back(split(bias->expand({n, 1, e})));
+    if (bias->defined()) parts.push_back(split(bias->expand({n, 1, own.features()})));
     if (options.add_zero_attn) {
       parts.push_back(zeros({n, heads, 1, width}, x->dtype(), x->device()));
     }
@@ -209,15 +236,15 @@ Heads heads_of(const char* name, const std::vector<Tensor>& projected, const For
 
 // The masks that are given, for the keys that are not appended.
 CombinedMask given_masks(const char* name, const Heads& heads, const ForwardArgs& options,
-                         bool has_batch) {
+                         const OwnHeads& own, bool has_batch) {
   const int64_t n = heads.q.size(0), length = heads.q.size(2), keys = heads.keys;
   CombinedMask mask(heads.q.dtype());
   if (const Tensor& given = options.attn_mask; given.defined()) {
     const bool each = given.dim() == 3;
     check_shape(name, "attn_mask", given,
-                each ? std::vector<int64_t>{n * options.num_heads, length, keys}
+                each ? std::vector<int64_t>{n * own.all, length, keys}
                      : std::vector<int64_t>{length, keys});
-    mask.combine(each ? given.unflatten(0, {n, options.num_heads}) : given);
+    mask.combine(each ? own.part(given.unflatten(0, {n, own.all}), 1) : given);
   }
   if (const Tensor& given = options.key_padding_mask; given.defined()) {
     const Tensor rows = given.dim() == 1 && !has_batch ? given.unsqueeze(0) : given;
@@ -232,7 +259,7 @@ CombinedMask given_masks(const char* name, const Heads& heads, const ForwardArgs
 
 // Returns the result and the weights of each head.
 std::tuple<Tensor, Tensor> attend_with_weights(const Heads& heads, const CombinedMask& mask,
-                                               double dropout_p) {
+                                               double dropout_p, const Split* split) {
   const auto width = static_cast<double>(heads.q.size(-1));
   Tensor scores = matmul(mul(heads.q, 1 / std::sqrt(width)), heads.k.mT());
   // Rows that see no key have weights of 0, as in scaled_dot_product_attention. Scores of 0 keep
@@ -245,7 +272,11 @@ std::tuple<Tensor, Tensor> attend_with_weights(const Heads& heads, const Combine
   }
   Tensor weights = softmax(scores, -1);
   if (blind.defined()) weights = weights.masked_fill(blind, 0);
-  if (dropout_p > 0) weights = dropout(weights, dropout_p, true);
+  if (dropout_p > 0) {
+    weights = split == nullptr
+                  ? dropout(weights, dropout_p, true)
+                  : part_of_dropout(weights, dropout_p, {}, 1, split->rank(), split->ranks());
+  }
   return {matmul(weights, heads.v), weights};
 }
 
@@ -253,16 +284,16 @@ std::tuple<Tensor, Tensor> attend_with_weights(const Heads& heads, const Combine
 
 std::tuple<Tensor, Tensor> attend(const char* name, const Tensor& query, const Tensor& key,
                                   const Tensor& value, const ForwardArgs& options, bool batch_first,
-                                  const AttentionFunction& attention) {
-  const int64_t e = check_inputs(name, query, key, value, options, batch_first);
+                                  const AttentionFunction& attention, const Split* split) {
+  const OwnHeads own = check_inputs(name, query, key, value, options, batch_first, split);
   const BatchLayout layout{.has_batch = query.dim() == 3, .batch_first = batch_first};
-  const std::vector<Tensor> projected = project(query, key, value, options, layout, e);
+  const std::vector<Tensor> projected = project(query, key, value, options, layout, own);
   if (projected[1].size(0) != projected[0].size(0)) {
     fail(ErrorCode::kShape, "[", name, "] query ", shape_str(query.sizes()), " and key ",
          shape_str(key.sizes()), " have different numbers of samples");
   }
-  const Heads heads = heads_of(name, projected, options, e);
-  CombinedMask mask = given_masks(name, heads, options, layout.has_batch);
+  const Heads heads = heads_of(name, projected, options, own);
+  CombinedMask mask = given_masks(name, heads, options, own, layout.has_batch);
   bool causal = options.is_causal;
   if (causal && (mask.defined() || options.need_weights || heads.appended() > 0)) {
     const int64_t length = heads.q.size(2);
@@ -281,9 +312,14 @@ std::tuple<Tensor, Tensor> attend(const char* name, const Tensor& query, const T
     }
     result = attention(heads.q, heads.k, heads.v, causal);
   } else if (options.need_weights) {
-    std::tie(result, weights) = attend_with_weights(heads, mask, dropout_p);
+    std::tie(result, weights) = attend_with_weights(heads, mask, dropout_p, split);
+    if (split != nullptr) weights = split->joined(weights, 1);
     if (options.average_attn_weights) weights = weights.mean(1);
     if (!layout.has_batch) weights = weights.squeeze(0);
+  } else if (split != nullptr) {
+    result = attention_of_part(
+        heads.q, heads.k, heads.v,
+        {.attn_mask = mask.kept(), .dropout_p = dropout_p, .is_causal = causal}, *split);
   } else {
     result = mytorch::scaled_dot_product_attention(heads.q, heads.k, heads.v, mask.kept(),
                                                    dropout_p, causal);

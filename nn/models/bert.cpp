@@ -8,8 +8,6 @@
 #include "mytorch/ops/clamp_min.h"
 #include "mytorch/ops/div.h"
 #include "mytorch/ops/matmul.h"
-#include "mytorch/ops/narrow.h"
-#include "mytorch/ops/scaled_dot_product_attention.h"
 #include "mytorch/ops/select.h"
 #include "mytorch/ops/squeeze.h"
 #include "mytorch/ops/sum.h"
@@ -118,9 +116,9 @@ BertEmbeddings::BertEmbeddings(const BertConfig& config)
 }
 
 Tensor BertEmbeddings::forward(const Tensor& input_ids, const Tensor& token_type_ids) {
-  Tensor offset = narrow(position_embeddings.weight, 0, 0, input_ids.size(1));
+  Tensor offset = first_rows(position_embeddings, input_ids.size(1));
   offset = add(offset, token_type_ids.defined() ? token_type_embeddings(token_type_ids)
-                                                : token_type_embeddings.weight.select(0, 0));
+                                                : first_rows(token_type_embeddings, 1));
   return dropout(layer_norm(add(word_embeddings(input_ids), offset)));
 }
 
@@ -135,10 +133,16 @@ BertSelfAttention::BertSelfAttention(const BertConfig& config)
   register_module("value", value);
 }
 
-Tensor BertSelfAttention::forward(const Tensor& x, const Tensor& mask) {
-  const std::vector<Tensor> qkv = split_qkv(Linear::joined({&query, &key, &value}, x), num_heads_);
-  return join_heads(
-      scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], mask, training() ? dropout_ : 0));
+HeadProjections BertSelfAttention::head_projections() {
+  return {.inputs = {{&query, num_heads_}, {&key, num_heads_}, {&value, num_heads_}}};
+}
+
+Tensor BertSelfAttention::forward(const Tensor& input, const Tensor& mask) {
+  const Tensor x = input_of_heads(*this, input);
+  const std::vector<Tensor> qkv =
+      split_qkv(Linear::joined({&query, &key, &value}, x), own_heads(*this, num_heads_));
+  return join_heads(attention_of_heads(
+      *this, qkv[0], qkv[1], qkv[2], {.attn_mask = mask, .dropout_p = training() ? dropout_ : 0}));
 }
 
 BertResidual::BertResidual(int64_t in_features, const BertConfig& config)

@@ -5,8 +5,6 @@
 #include "mytorch/autograd.h"
 #include "mytorch/nn/init.h"
 #include "mytorch/ops/add.h"
-#include "mytorch/ops/narrow.h"
-#include "mytorch/ops/scaled_dot_product_attention.h"
 #include "nn/functional/options.h"
 #include "nn/models/config_fields.h"
 #include "nn/models/parts.h"
@@ -85,12 +83,18 @@ GPT2Attention::GPT2Attention(const GPT2Config& config)
   register_module("resid_dropout", resid_dropout);
 }
 
+HeadProjections GPT2Attention::head_projections() {
+  return {.inputs = {{&c_attn, n_head_, /*packed=*/3}}, .outputs = {&c_proj}};
+}
+
 Tensor GPT2Attention::forward(const Tensor& x, KVCache* cache, int64_t layer) {
-  const std::vector<Tensor> qkv = split_qkv(c_attn(x), n_head_);
-  const Tensor y = cache != nullptr ? cache->attend(layer, qkv[0], qkv[1], qkv[2])
-                                    : scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {},
-                                                                   training() ? attn_pdrop_ : 0,
-                                                                   /*is_causal=*/true);
+  const std::vector<Tensor> qkv =
+      split_qkv(c_attn(input_of_heads(*this, x, cache != nullptr)), own_heads(*this, n_head_));
+  const Tensor y =
+      cache != nullptr
+          ? cache->attend(layer, qkv[0], qkv[1], qkv[2])
+          : attention_of_heads(*this, qkv[0], qkv[1], qkv[2],
+                               {.dropout_p = training() ? attn_pdrop_ : 0, .is_causal = true});
   return resid_dropout(c_proj(join_heads(y)));
 }
 
@@ -176,7 +180,7 @@ Tensor GPT2Model::forward(const Tensor& input_ids, KVCache* cache) {
   const int64_t length = input_ids.size(1), before = cache != nullptr ? cache->max_length() : 0;
   check_length("GPT2Model", before + length, "n_positions", config_.n_positions);
   const Tensor positions = cache != nullptr ? wpe(cache->positions(length, input_ids.device()))
-                                            : narrow(wpe.weight, 0, 0, length);
+                                            : first_rows(wpe, length);
   ResidualStream stream{drop(add(wte(input_ids), positions))};
   for (size_t i = 0; i < h.size(); ++i) {
     h.at<GPT2Block>(i).advance(stream, cache, static_cast<int64_t>(i));

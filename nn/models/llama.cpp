@@ -2,7 +2,6 @@
 
 #include "mytorch/autograd.h"
 #include "mytorch/nn/init.h"
-#include "mytorch/ops/scaled_dot_product_attention.h"
 #include "nn/functional/options.h"
 #include "nn/models/config_fields.h"
 #include "nn/models/parts.h"
@@ -111,15 +110,25 @@ LlamaAttention::LlamaAttention(const LlamaConfig& config)
   register_module("rotary_emb", rotary_emb);
 }
 
-Tensor LlamaAttention::forward(const Tensor& x, KVCache* cache, int64_t layer) {
-  const Tensor q = rotary_emb(split_heads(q_proj(x), num_heads_), cache);
-  const Tensor k = rotary_emb(split_heads(k_proj(x), num_key_value_heads_), cache);
-  const Tensor v = split_heads(v_proj(x), num_key_value_heads_);
-  const Tensor y = cache != nullptr
-                       ? cache->attend(layer, q, k, v)
-                       : scaled_dot_product_attention(q, k, v, {}, training() ? dropout_ : 0,
-                                                      /*is_causal=*/true, /*scale=*/std::nullopt,
-                                                      num_heads_ != num_key_value_heads_);
+HeadProjections LlamaAttention::head_projections() {
+  return {.inputs = {{&q_proj, num_heads_},
+                     {&k_proj, num_key_value_heads_},
+                     {&v_proj, num_key_value_heads_}},
+          .outputs = {&o_proj}};
+}
+
+Tensor LlamaAttention::forward(const Tensor& input, KVCache* cache, int64_t layer) {
+  const Tensor x = input_of_heads(*this, input, cache != nullptr);
+  const int64_t heads = own_heads(*this, num_heads_);
+  const int64_t key_value_heads = own_heads(*this, num_key_value_heads_);
+  const Tensor q = rotary_emb(split_heads(q_proj(x), heads), cache);
+  const Tensor k = rotary_emb(split_heads(k_proj(x), key_value_heads), cache);
+  const Tensor v = split_heads(v_proj(x), key_value_heads);
+  const Tensor y = cache != nullptr ? cache->attend(layer, q, k, v)
+                                    : attention_of_heads(*this, q, k, v,
+                                                         {.dropout_p = training() ? dropout_ : 0,
+                                                          .is_causal = true,
+                                                          .enable_gqa = heads != key_value_heads});
   return o_proj(join_heads(y));
 }
 

@@ -7,6 +7,7 @@
 #include "mytorch/nn/init.h"
 #include "mytorch/nn/models/residual_stream.h"
 #include "mytorch/ops/add.h"
+#include "mytorch/ops/arange.h"
 #include "mytorch/ops/as_strided.h"
 #include "mytorch/ops/cat.h"
 #include "mytorch/ops/chunk.h"
@@ -15,12 +16,14 @@
 #include "mytorch/ops/gelu.h"
 #include "mytorch/ops/linear_cross_entropy.h"
 #include "mytorch/ops/mul.h"
+#include "mytorch/ops/narrow.h"
 #include "mytorch/ops/relu.h"
 #include "mytorch/ops/silu.h"
 #include "mytorch/ops/swiglu.h"
 #include "mytorch/ops/transpose.h"
 #include "mytorch/ops/unflatten.h"
 #include "nn/serialize/safetensors_header.h"
+#include "nn/split.h"
 
 namespace mytorch::nn::models {
 namespace {
@@ -120,6 +123,11 @@ void check_length(const char* what, int64_t count, const char* limit, int64_t lo
   }
 }
 
+Tensor first_rows(Embedding& table, int64_t count) {
+  if (split_of(table) == nullptr) return narrow(table.weight, 0, 0, count);
+  return table(arange(count, kInt64, table.weight.device()));
+}
+
 void reset_normal(Linear& linear, double std) {
   init::normal_(linear.weight, 0, std);
   if (linear.bias.defined()) init::zeros_(linear.bias);
@@ -155,6 +163,7 @@ Tensor token_loss(const char* what, const Tensor& logits, const Tensor& targets)
 
 Tensor chunked_token_loss(const char* what, const Tensor& features, const Linear& head,
                           const Tensor& targets) {
+  if (const Split* split = split_of(head)) return split->token_loss(head, features, targets);
   check_targets(what, features, targets);
   return linear_cross_entropy(features, head.weight, targets, head.bias);
 }

@@ -30,6 +30,9 @@ void check_ids(const char* what, const Tensor& ids);
 // Throws Error(kShape) if `count` tokens are more than `longest`.
 void check_length(const char* what, int64_t count, const char* limit, int64_t longest);
 
+// Returns the first rows of a table, (count, width).
+Tensor first_rows(Embedding& table, int64_t count);
+
 // Draws the weight from the normal distribution, and zeros the bias.
 void reset_normal(Linear& linear, double std);
 

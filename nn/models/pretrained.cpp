@@ -15,6 +15,7 @@
 #include "nn/models/weight_files.h"
 #include "nn/serialize/atomic_file.h"
 #include "nn/serialize/safetensors_header.h"
+#include "nn/split.h"
 
 namespace mytorch::nn::models {
 namespace {
@@ -157,6 +158,12 @@ void PretrainedModel::save_pretrained(const std::string& folder, int64_t max_sha
   if (max_shard_bytes < 1) {
     fail(ErrorCode::kValue, "[save_pretrained] max_shard_bytes is ", max_shard_bytes,
          ": give at least 1");
+  }
+  for (const Module* part : const_cast<PretrainedModel*>(this)->modules()) {
+    if (split_of(*part) == nullptr) continue;
+    fail(ErrorCode::kValue,
+         "[save_pretrained] the model is split over ranks, and this rank has a part of it: call "
+         "save_parts(), or load whole_state_dict() into a model that is not split");
   }
   std::error_code error;
   std::filesystem::create_directories(folder, error);

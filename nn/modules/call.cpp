@@ -14,6 +14,8 @@
 #include "mytorch/ops/alias.h"
 #include "mytorch/options_epoch.h"
 #include "nn/modules/names.h"
+#include "nn/parameter_access.h"
+#include "nn/split.h"
 
 namespace mytorch::nn {
 
@@ -48,6 +50,7 @@ struct Hooks {
   List<Tensor(Module&, const Tensor&)> before;
   List<Tensor(Module&, const Tensor&, const Tensor&)> after;
   List<Tensor(const Tensor&, const Tensor&)> backward;
+  std::shared_ptr<const Split> split;  // of the module's work; null for most
   int64_t last_id = 0;
   std::atomic<bool> recorded{false};  // whether a compiled function has called them
 
@@ -176,6 +179,17 @@ void HookHandle::remove() {
   drop(hooks->before);
   drop(hooks->after);
   drop(hooks->backward);
+}
+
+const Split* detail::ParameterAccess::split(const Module& module) {
+  return module.hooks_ == nullptr ? nullptr : module.hooks_->split.get();
+}
+void detail::ParameterAccess::set_split(Module& module, std::shared_ptr<const Split> split) {
+  module.own_hooks().split = std::move(split);
+}
+const Split* split_of(const Module& module) { return detail::ParameterAccess::split(module); }
+void set_split(Module& module, std::shared_ptr<const Split> split) {
+  detail::ParameterAccess::set_split(module, std::move(split));
 }
 
 detail::Hooks& Module::own_hooks() {

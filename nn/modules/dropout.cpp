@@ -2,6 +2,7 @@
 
 #include "mytorch/nn/functional.h"
 #include "nn/functional/options.h"
+#include "nn/split.h"
 
 namespace mytorch::nn {
 
@@ -22,7 +23,11 @@ functional::DropoutFuncArgs DropoutBase::function_options() const {
 }
 
 Tensor Dropout::forward(const Tensor& input) {
-  return drops() ? functional::dropout(input, function_options()) : input;
+  if (!drops()) return input;
+  const Split* split = has_hooks() ? split_of(*this) : nullptr;
+  if (split == nullptr) return functional::dropout(input, function_options());
+  const Tensor result = split->forward(*this, input);
+  return options->inplace ? functional::overwritten(input, result) : result;
 }
 
 Tensor Dropout1d::forward(const Tensor& input) {

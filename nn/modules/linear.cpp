@@ -14,6 +14,7 @@
 #include "mytorch/ops/linear_gelu.h"
 #include "mytorch/ops/unflatten.h"
 #include "nn/functional/options.h"
+#include "nn/split.h"
 
 namespace mytorch::nn {
 
@@ -77,7 +78,10 @@ void Linear::create(int64_t in_features) {
 
 void Linear::reset_parameters() { reset_linear(weight, bias); }
 
-Tensor Linear::forward(const Tensor& input) { return linear(input, weight, bias); }
+Tensor Linear::forward(const Tensor& input) {
+  const Split* split = has_hooks() ? split_of(*this) : nullptr;
+  return split != nullptr ? split->forward(*this, input) : linear(input, weight, bias);
+}
 
 Tensor Linear::gelu(const Tensor& input, Str approximate) {
   // Hooks see the result of the module, and anomaly mode has its name.
@@ -123,9 +127,13 @@ double Linear::flops(const Tensor& /*input*/, const Tensor& output) const {
 }
 
 std::string Linear::describe() const {
-  return absl::StrCat(lazy() ? "LazyLinear(" : "Linear(",
-                      lazy() ? "" : absl::StrCat("in_features=", weight.size(1), ", "),
-                      "out_features=", options->out_features, ", bias=", text(options->bias), ")");
+  const Split* split = split_of(*this);
+  const std::string in_features =
+      lazy() ? ""
+             : absl::StrCat("in_features=", split ? options->in_features : weight.size(1), ", ");
+  return absl::StrCat(lazy() ? "LazyLinear(" : "Linear(", in_features,
+                      "out_features=", options->out_features, ", bias=", text(options->bias),
+                      split ? ", " + split->describe() : "", ")");
 }
 
 LazyLinear::LazyLinear(int64_t out_features, bool bias) : Layer(kLazy, out_features, bias) {
@@ -215,14 +223,19 @@ Embedding Embedding::from_pretrained(const Tensor& embeddings,
 void Embedding::reset_parameters() { reset_embedding(weight, options->padding_idx); }
 
 Tensor Embedding::forward(const Tensor& indices) {
+  if (const Split* split = has_hooks() ? split_of(*this) : nullptr) {
+    return split->forward(*this, indices);
+  }
   return functional::embedding(indices, weight, options.args());
 }
 
 std::string Embedding::describe() const {
+  const Split* split = split_of(*this);
   return absl::StrCat(
-      "Embedding(", weight.size(0), ", ", weight.size(1),
+      "Embedding(", split ? options->num_embeddings : weight.size(0), ", ", weight.size(1),
       options->padding_idx ? absl::StrCat(", padding_idx=", *options->padding_idx) : "",
-      options->max_norm ? absl::StrCat(", max_norm=", *options->max_norm) : "", ")");
+      options->max_norm ? absl::StrCat(", max_norm=", *options->max_norm) : "",
+      split ? ", " + split->describe() : "", ")");
 }
 
 EmbeddingBag::EmbeddingBag(int64_t num_embeddings, int64_t width, EmbeddingBagArgs options)

@@ -18,6 +18,7 @@
 #include "mytorch/ops/zeros_like.h"
 #include "mytorch/options_epoch.h"
 #include "nn/functional/options.h"
+#include "nn/split.h"
 
 namespace mytorch::nn {
 namespace {
@@ -232,12 +233,16 @@ void LayerNorm::reset_parameters() {
 }
 
 Tensor LayerNorm::forward(const Tensor& input) {
-  return layer_norm(input, options->normalized_shape, weight, bias, options->eps);
+  const Split* split = has_hooks() ? split_of(*this) : nullptr;
+  return layer_norm(input, options->normalized_shape, shared_parameter(split, weight),
+                    shared_parameter(split, bias), options->eps);
 }
 
 std::tuple<Tensor, Tensor> LayerNorm::add_and_normalize(const Tensor& input,
                                                         const Tensor& residual) {
-  return add_layer_norm(input, residual, options->normalized_shape, weight, bias, options->eps);
+  const Split* split = has_hooks() ? split_of(*this) : nullptr;
+  return add_layer_norm(input, residual, options->normalized_shape, shared_parameter(split, weight),
+                        shared_parameter(split, bias), options->eps);
 }
 
 std::string LayerNorm::describe() const {
@@ -258,11 +263,14 @@ void RMSNorm::reset_parameters() {
 }
 
 Tensor RMSNorm::forward(const Tensor& input) {
-  return rms_norm(input, options->normalized_shape, weight, options->eps);
+  const Split* split = has_hooks() ? split_of(*this) : nullptr;
+  return rms_norm(input, options->normalized_shape, shared_parameter(split, weight), options->eps);
 }
 
 std::tuple<Tensor, Tensor> RMSNorm::add_and_normalize(const Tensor& input, const Tensor& residual) {
-  return add_rms_norm(input, residual, options->normalized_shape, weight, options->eps);
+  const Split* split = has_hooks() ? split_of(*this) : nullptr;
+  return add_rms_norm(input, residual, options->normalized_shape, shared_parameter(split, weight),
+                      options->eps);
 }
 
 std::string RMSNorm::describe() const {

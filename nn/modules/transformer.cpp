@@ -21,6 +21,7 @@
 #include "mytorch/ops/zeros.h"
 #include "nn/functional/attention.h"
 #include "nn/functional/options.h"
+#include "nn/split.h"
 
 namespace mytorch::nn {
 
@@ -92,26 +93,27 @@ std::tuple<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, cons
 std::tuple<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const Tensor& key,
                                                        const Tensor& value,
                                                        const AttentionMasks& masks) {
-  const auto [heads, weights] = attend("MultiheadAttention", query, key, value,
-                                       {.embed_dim_to_check = options->embed_dim,
-                                        .num_heads = options->num_heads,
-                                        .in_proj_weight = in_proj_weight,
-                                        .in_proj_bias = in_proj_bias,
-                                        .bias_k = bias_k,
-                                        .bias_v = bias_v,
-                                        .add_zero_attn = options->add_zero_attn,
-                                        .dropout_p = options->dropout,
-                                        .training = training(),
-                                        .key_padding_mask = masks.key_padding_mask,
-                                        .need_weights = masks.need_weights,
-                                        .attn_mask = masks.attn_mask,
-                                        .use_separate_proj_weight = !in_proj_weight.defined(),
-                                        .q_proj_weight = q_proj_weight,
-                                        .k_proj_weight = k_proj_weight,
-                                        .v_proj_weight = v_proj_weight,
-                                        .average_attn_weights = masks.average_attn_weights,
-                                        .is_causal = masks.is_causal},
-                                       options->batch_first, options->attention);
+  const auto [heads, weights] =
+      attend("MultiheadAttention", query, key, value,
+             {.embed_dim_to_check = options->embed_dim,
+              .num_heads = options->num_heads,
+              .in_proj_weight = in_proj_weight,
+              .in_proj_bias = in_proj_bias,
+              .bias_k = bias_k,
+              .bias_v = bias_v,
+              .add_zero_attn = options->add_zero_attn,
+              .dropout_p = options->dropout,
+              .training = training(),
+              .key_padding_mask = masks.key_padding_mask,
+              .need_weights = masks.need_weights,
+              .attn_mask = masks.attn_mask,
+              .use_separate_proj_weight = !in_proj_weight.defined(),
+              .q_proj_weight = q_proj_weight,
+              .k_proj_weight = k_proj_weight,
+              .v_proj_weight = v_proj_weight,
+              .average_attn_weights = masks.average_attn_weights,
+              .is_causal = masks.is_causal},
+             options->batch_first, options->attention, has_hooks() ? split_of(*this) : nullptr);
   if (has_hooks()) {
     const int64_t e = options->embed_dim, keys = key.numel() / key.size(-1);
     const int64_t samples = query.dim() == 2 ? 1 : query.size(options->batch_first ? 0 : 1);

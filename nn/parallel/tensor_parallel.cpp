@@ -1,8 +1,5 @@
 #include "mytorch/nn/parallel/tensor_parallel.h"
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -10,31 +7,15 @@
 #include "mytorch/autograd/function.h"
 #include "mytorch/nn/functional.h"
 #include "mytorch/ops/add.h"
-#include "mytorch/ops/amax.h"
-#include "mytorch/ops/cat.h"
-#include "mytorch/ops/clamp.h"
 #include "mytorch/ops/clone.h"
-#include "mytorch/ops/copy_.h"
-#include "mytorch/ops/div.h"
-#include "mytorch/ops/embedding.h"
 #include "mytorch/ops/empty.h"
-#include "mytorch/ops/exp.h"
-#include "mytorch/ops/gather.h"
-#include "mytorch/ops/ge.h"
 #include "mytorch/ops/linear.h"
-#include "mytorch/ops/log.h"
-#include "mytorch/ops/logical_and.h"
-#include "mytorch/ops/lt.h"
 #include "mytorch/ops/matmul.h"
-#include "mytorch/ops/mean.h"
-#include "mytorch/ops/mul.h"
-#include "mytorch/ops/scatter_add.h"
-#include "mytorch/ops/sub.h"
 #include "mytorch/ops/sum.h"
 #include "mytorch/ops/to.h"
-#include "mytorch/ops/where.h"
-#include "mytorch/ops/zeros.h"
 #include "nn/functional/options.h"
+#include "nn/parallel/split_layers.h"
+#include "nn/split.h"
 
 namespace mytorch::nn {
 namespace {
@@ -44,8 +25,7 @@ using autograd::tensor_list;
 using distributed::Group;
 using distributed::ReduceOp;
 using distributed::Work;
-
-Group or_world(const Group& group) { return group.defined() ? group : distributed::world(); }
+using parallel::or_world;
 
 int64_t wrapped(int64_t dim, const Tensor& x, const char* op) {
   const int64_t found = dim < 0 ? dim + x.dim() : dim;
@@ -221,46 +201,6 @@ struct ColumnLinear : autograd::Function<ColumnLinear> {
   }
 };
 
-struct VocabCrossEntropy : autograd::Function<VocabCrossEntropy> {
-  static constexpr const char* kName = "vocab_parallel_cross_entropy";
-  static Tensor forward(FunctionContext* ctx, const Tensor& logits, const Tensor& target,
-                        const Group& group) {
-    const Tensor x = logits.to(kFloat32);
-    const int64_t n = x.size(1), begin = n * group.rank();
-    const Tensor largest = mytorch::amax(x, IntList{1}, true);
-    group.all_reduce(largest, {ReduceOp::kMax});
-    const Tensor shifted = mytorch::sub(x, largest), powers = mytorch::exp(shifted);
-    const Tensor here =
-        mytorch::logical_and(mytorch::ge(target, begin), mytorch::lt(target, begin + n));
-    const Tensor index =
-        mytorch::clamp(mytorch::sub(target, begin), 0, std::max<int64_t>(n - 1, 0)).unsqueeze(1);
-    const Tensor mine = here.unsqueeze(1);
-    const Tensor count = mine.to(kFloat32);
-    // Of each row: the sum of powers, the target's logit, and on how many ranks the target is.
-    const Tensor sums =
-        mytorch::cat({mytorch::sum(powers, IntList{1}, true),
-                      mytorch::where(mine, mytorch::gather(shifted, 1, index), 0), count},
-                     1);
-    group.all_reduce(sums);
-    const Tensor total = sums.narrow(1, 0, 1);
-    ctx->save_for_backward({mytorch::div(powers, total), index, count});
-    ctx->saved_data["dtype"] = logits.dtype();
-    ctx->mark_once_differentiable();
-    // 0 / 0 for a target that no rank has.
-    const Tensor found = sums.narrow(1, 2, 1);
-    const Tensor losses = mytorch::sub(mytorch::log(total), sums.narrow(1, 1, 1));
-    return mytorch::mean(mytorch::div(mytorch::mul(losses, found), found));
-  }
-  static tensor_list backward(FunctionContext* ctx, const tensor_list& grads) {
-    const std::vector<Tensor> saved = ctx->saved_tensors();
-    const Tensor scale = mytorch::div(grads[0], std::max<int64_t>(saved[0].size(0), 1));
-    const Tensor difference =
-        mytorch::scatter_add(saved[0], 1, saved[1], mytorch::mul(saved[2], -1));
-    return {mytorch::mul(difference, scale).to(std::any_cast<ScalarType>(ctx->saved_data["dtype"])),
-            Tensor(), Tensor()};
-  }
-};
-
 int64_t part_of(const char* layer, const char* name, int64_t features, const Group& group) {
   if (features % group.size() != 0) {
     fail(ErrorCode::kValue, "[", layer, "] ", name, " is ", features, ", and there are ",
@@ -286,6 +226,12 @@ Tensor scatter_sum(const Tensor& x, int64_t dim, const Group& group) {
   return ScatterSum::apply(x, wrapped(dim, x, "scatter_sum"), group);
 }
 
+Tensor dropout_of_ranks(const Tensor& x, double p, int64_t dim, const Group& group,
+                        const std::optional<Generator>& generator) {
+  check_probability("dropout_of_ranks", p);
+  return part_of_dropout(x, p, generator, dim, or_world(group).rank(), or_world(group).size());
+}
+
 void sum_gradients_of_ranks(Module& module, const Group& group) {
   const Group ranks = or_world(group);
   for (const Tensor& parameter : module.parameters()) {
@@ -300,6 +246,32 @@ void sum_gradients_of_ranks(Module& module, const Group& group) {
 }
 
 // ---- layers ----
+
+Tensor parallel::column_linear(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                               const Group& group, std::optional<int64_t> sequence_dim) {
+  const int64_t dim =
+      sequence_dim.has_value() ? wrapped(*sequence_dim, x, "ColumnParallelLinear") : -1;
+  return ColumnLinear::apply(x, weight, bias, group, dim);
+}
+
+Tensor parallel::row_linear(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                            const Group& group, std::optional<int64_t> sequence_dim) {
+  const Tensor partial = mytorch::linear(x, weight);
+  const Tensor y = sequence_dim.has_value() ? scatter_sum(partial, *sequence_dim, group)
+                                            : sum_of_ranks(partial, group);
+  if (!bias.defined()) return y;
+  // Each rank adds the bias to its part of a sequence.
+  return mytorch::add(y, sequence_dim.has_value() ? copy_to_ranks(bias, group) : bias);
+}
+
+namespace {
+
+template <class Args>
+std::optional<int64_t> sequence_of(const Args& options) {
+  return options.sequence_parallel ? std::optional(options.sequence_dim) : std::nullopt;
+}
+
+}  // namespace
 
 ColumnParallelLinear::ColumnParallelLinear(int64_t in_features, int64_t out_features,
                                            ColumnParallelArgs options)
@@ -320,10 +292,8 @@ ColumnParallelLinear::ColumnParallelLinear(const Linear& whole, ColumnParallelAr
 }
 
 Tensor ColumnParallelLinear::forward(const Tensor& input) {
-  const int64_t dim = options_.sequence_parallel
-                          ? wrapped(options_.sequence_dim, input, "ColumnParallelLinear")
-                          : -1;
-  const Tensor y = ColumnLinear::apply(input, weight, bias, options_.group, dim);
+  const Tensor y =
+      parallel::column_linear(input, weight, bias, options_.group, sequence_of(options_));
   return options_.gather_output ? join_ranks(y, -1, options_.group) : y;
 }
 
@@ -352,69 +322,13 @@ RowParallelLinear::RowParallelLinear(const Linear& whole, RowParallelArgs option
 Tensor RowParallelLinear::forward(const Tensor& input) {
   const Group& group = options_.group;
   const Tensor x = options_.input_is_parallel ? input : part_of_rank(input, -1, group);
-  const Tensor partial = mytorch::linear(x, weight);
-  if (!options_.sequence_parallel) {
-    const Tensor y = sum_of_ranks(partial, group);
-    return bias.defined() ? mytorch::add(y, bias) : y;
-  }
-  const Tensor y = scatter_sum(partial, options_.sequence_dim, group);
-  // Each rank adds the bias to its part of the sequence.
-  return bias.defined() ? mytorch::add(y, copy_to_ranks(bias, group)) : y;
+  return parallel::row_linear(x, weight, bias, group, sequence_of(options_));
 }
 
 std::string RowParallelLinear::describe() const {
   return absl::StrCat("RowParallelLinear(in_features=", weight.size(1) * options_.group.size(),
                       ", out_features=", weight.size(0), ", bias=", text(bias.defined()),
                       ", ranks=", options_.group.size(), ")");
-}
-
-VocabParallelEmbedding::VocabParallelEmbedding(int64_t num_embeddings, int64_t width,
-                                               VocabParallelArgs options)
-    : VocabParallelEmbedding(Embedding(num_embeddings, width), options) {}
-
-VocabParallelEmbedding::VocabParallelEmbedding(const Embedding& whole, VocabParallelArgs options)
-    : options_(std::move(options)), num_embeddings_(whole.weight.size(0)) {
-  options_.group = or_world(options_.group);
-  const Group& group = options_.group;
-  const NoGradGuard no_grad;
-  const int64_t rows = (num_embeddings_ + group.size() - 1) / group.size();
-  const int64_t begin = std::min(rows * group.rank(), num_embeddings_);
-  const int64_t n = std::min(rows, num_embeddings_ - begin);
-  weight =
-      mytorch::zeros({rows, whole.weight.size(1)}, whole.weight.dtype(), whole.weight.device());
-  if (n > 0) weight.narrow(0, 0, n).copy_(whole.weight.detach().narrow(0, begin, n));
-  register_parameter("weight", weight);
-}
-
-Tensor VocabParallelEmbedding::forward(const Tensor& indices) {
-  const Group& group = options_.group;
-  const int64_t rows = weight.size(0), begin = rows * group.rank();
-  const Tensor here = mytorch::logical_and(
-      mytorch::ge(indices, begin), mytorch::lt(indices, std::min(begin + rows, num_embeddings_)));
-  const Tensor valid =
-      mytorch::logical_and(mytorch::ge(indices, 0), mytorch::lt(indices, num_embeddings_));
-  // Rows of other ranks are looked up as row 0 and left out; what no rank has stays an error.
-  const Tensor other = mytorch::where(valid, 0, indices);
-  const Tensor local = mytorch::where(here, mytorch::sub(indices, begin), other);
-  const Tensor found = mytorch::embedding(weight, local);
-  const Tensor y = mytorch::where(here.unsqueeze(-1), found, 0);
-  return options_.sequence_parallel ? scatter_sum(y, options_.sequence_dim, group)
-                                    : sum_of_ranks(y, group);
-}
-
-std::string VocabParallelEmbedding::describe() const {
-  return absl::StrCat("VocabParallelEmbedding(", num_embeddings_, ", ", weight.size(1),
-                      ", ranks=", options_.group.size(), ")");
-}
-
-Tensor vocab_parallel_cross_entropy(const Tensor& logits, const Tensor& target,
-                                    const Group& group) {
-  if (logits.dim() != 2 || target.dim() != 1 || logits.size(0) != target.size(0)) {
-    fail(ErrorCode::kShape, "[vocab_parallel_cross_entropy] logits of shape ",
-         shape_str(logits.sizes()), " and targets of shape ", shape_str(target.sizes()),
-         ": give (n, classes / ranks) and (n)");
-  }
-  return VocabCrossEntropy::apply(logits, target, or_world(group));
 }
 
 }  // namespace mytorch::nn

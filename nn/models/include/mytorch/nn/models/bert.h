@@ -8,6 +8,7 @@
 
 #include "mytorch/nn/container.h"
 #include "mytorch/nn/dropout.h"
+#include "mytorch/nn/head_parallel.h"
 #include "mytorch/nn/linear.h"
 #include "mytorch/nn/models/pretrained.h"
 #include "mytorch/nn/normalization.h"
@@ -61,10 +62,11 @@ class BertEmbeddings final : public Callable<BertEmbeddings> {
 };
 
 // The projections of queries, keys and values, and attention.
-class BertSelfAttention final : public Callable<BertSelfAttention> {
+class BertSelfAttention final : public Callable<BertSelfAttention>, public HeadParallel {
  public:
   using Callable::Callable;
   explicit BertSelfAttention(const BertConfig& config);
+  HeadProjections head_projections() override;
   Tensor forward(const Tensor& x, const Tensor& mask);
 
   Linear query{nullptr};

@@ -8,6 +8,7 @@
 
 #include "mytorch/nn/container.h"
 #include "mytorch/nn/dropout.h"
+#include "mytorch/nn/head_parallel.h"
 #include "mytorch/nn/kv_cache.h"
 #include "mytorch/nn/linear.h"
 #include "mytorch/nn/models/pretrained.h"
@@ -39,10 +40,11 @@ struct GPT2Config {
   std::string json() const;
 };
 
-class GPT2Attention final : public Callable<GPT2Attention> {
+class GPT2Attention final : public Callable<GPT2Attention>, public HeadParallel {
  public:
   using Callable::Callable;
   explicit GPT2Attention(const GPT2Config& config);
+  HeadProjections head_projections() override;
   Tensor forward(const Tensor& x, KVCache* cache = nullptr, int64_t layer = 0);
 
   Linear c_attn{nullptr};  // queries, keys and values

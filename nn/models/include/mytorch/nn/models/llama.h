@@ -7,6 +7,7 @@
 #include <string>
 
 #include "mytorch/nn/container.h"
+#include "mytorch/nn/head_parallel.h"
 #include "mytorch/nn/kv_cache.h"
 #include "mytorch/nn/linear.h"
 #include "mytorch/nn/models/pretrained.h"
@@ -44,10 +45,11 @@ struct LlamaConfig {
 };
 
 // Grouped attention with rotary positions.
-class LlamaAttention final : public Callable<LlamaAttention> {
+class LlamaAttention final : public Callable<LlamaAttention>, public HeadParallel {
  public:
   using Callable::Callable;
   explicit LlamaAttention(const LlamaConfig& config);
+  HeadProjections head_projections() override;
   Tensor forward(const Tensor& x, KVCache* cache = nullptr, int64_t layer = 0);
 
   Linear q_proj{nullptr};

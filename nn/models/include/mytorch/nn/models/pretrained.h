@@ -21,7 +21,8 @@ struct PretrainedArgs {
 struct TokenLossArgs {
   // Computes logits and loss in chunks of tokens (linear_cross_entropy): the logits of all tokens
   // never exist at once, and the loss is float32 in 16-bit models. The head's forward and hooks do
-  // not run.
+  // not run. If the head is split over ranks (nn::parallelize), each rank has its part of the
+  // logits of all tokens.
   bool chunked = false;
 };
 
@@ -54,7 +55,7 @@ class PretrainedModel : public Module {
 
   // Writes config.json and model.safetensors into a folder, which is made if it is missing, with
   // Hugging Face's names. Writes several files and an index if the weights exceed
-  // `max_shard_bytes`. Throws Error(kIo).
+  // `max_shard_bytes`. Throws Error(kIo), and Error(kValue) for a model that is split over ranks.
   void save_pretrained(const std::string& folder, int64_t max_shard_bytes = 5'000'000'000) const;
 
  protected:

@@ -13,14 +13,18 @@
 // sequence: each all-reduce becomes an all-gather before the first product and a reduce-scatter
 // after the second.
 //
+// nn::parallelize (parallelize.h) splits the layers of models that are written for one rank.
+//
 // The loss is the same on all ranks, and gradients are those of one rank's loss: of replicated
 // parameters equal on all ranks, of split ones their parts. (The gradients of the collective
 // operators, such as mytorch::all_reduce, are of the sum of all ranks' losses.)
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "mytorch/distributed.h"
+#include "mytorch/generator.h"
 #include "mytorch/nn/linear.h"
 #include "mytorch/nn/module.h"
 
@@ -43,6 +47,12 @@ Tensor join_ranks(const Tensor& x, int64_t dim, const distributed::Group& group)
 Tensor gather_sequence(const Tensor& x, int64_t dim, const distributed::Group& group);
 // Returns this rank's part of the sum of the ranks' tensors; backward gathers the gradients.
 Tensor scatter_sum(const Tensor& x, int64_t dim, const distributed::Group& group);
+
+// Returns dropout, in training, of this rank's part of a tensor that is split along a dimension,
+// such as a sequence: drops what one rank would drop of the whole tensor, if the ranks' generators
+// are in the same state. Draws the numbers of the whole tensor.
+Tensor dropout_of_ranks(const Tensor& x, double p, int64_t dim, const distributed::Group& group,
+                        const std::optional<Generator>& generator = {});
 
 // Makes each backward add up the gradients of the module's parameters over the ranks. For
 // replicated modules between sequence-parallel layers, such as norms, which see a part of the
@@ -138,9 +148,11 @@ class VocabParallelEmbedding final : public Layer<VocabParallelEmbedding> {
 };
 
 // Returns the mean cross-entropy of logits that are split over the vocabulary, (n, classes /
-// ranks), and targets (n), int64, from 0 to classes - 1: the logits are not gathered. Computes in
-// float32. NaN if a target is out of range.
+// ranks), and targets (n), int64, from 0 to classes - 1: the logits are not gathered. Targets of
+// `ignore_index` do not count. Computes in float32, and of float64 in that. NaN if a target is out
+// of range, or none counts.
 Tensor vocab_parallel_cross_entropy(const Tensor& logits, const Tensor& target,
-                                    const distributed::Group& group = {});
+                                    const distributed::Group& group = {},
+                                    int64_t ignore_index = -100);
 
 }  // namespace mytorch::nn
