@@ -45,15 +45,17 @@ std::vector<std::string> gather_text(const Group& group, const std::string& mine
 }
 
 void check_parts(const std::vector<TensorPart>& parts) {
-  std::set<std::string> names;
+  std::set<std::string> names, places;
   for (const TensorPart& part : parts) {
     check_part(part);
     if (part.name.find('\0') != std::string::npos) {
       fail(ErrorCode::kValue, "[checkpoint] the name '", part.name, "' has a zero byte");
     }
-    if (names.insert(part.name).second) continue;
+    // A rank may have several parts of a tensor.
+    if (places.insert(absl::StrCat(part.name, std::string(1, '\0'), place_text(part))).second)
+      continue;
     fail(ErrorCode::kValue, "[checkpoint] there are two parts named '", part.name,
-         "', and a rank has one of a tensor: join them, or name them differently");
+         "' of the same place: name them differently");
   }
 }
 

@@ -1,6 +1,5 @@
 #include "mytorch/nn/parallel/fully_sharded_data_parallel.h"
 
-#include <cmath>
 #include <exception>
 #include <map>
 #include <utility>
@@ -9,18 +8,15 @@
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/node.h"
 #include "mytorch/ops/as_strided.h"
-#include "mytorch/ops/clip_grads_with_norm_.h"
 #include "mytorch/ops/empty.h"
-#include "mytorch/ops/get_total_norm.h"
-#include "mytorch/ops/pow.h"
 #include "mytorch/ops/to.h"
-#include "mytorch/ops/zeros.h"
+#include "nn/parallel/norm_of_ranks.h"
 #include "nn/parallel/sharded_state.h"
+#include "nn/parallel/split_parameters.h"
 #include "nn/parameter_access.h"
 
 namespace mytorch::nn {
 
-using distributed::ReduceOp;
 using sharded::Flat;
 using sharded::Parameter;
 using sharded::Unit;
@@ -147,27 +143,13 @@ optim::GradientNorm FullyShardedDataParallel::clip_grad_norm_(double max_norm, d
     fail(ErrorCode::kValue, "[clip_grad_norm_] max_norm is ", max_norm, ": give 0 or more");
   }
   const NoGradGuard no_grad;
-  const State& s = *state_;
-  std::vector<Tensor> gradients;
+  const auto splits = parallel::split_parameters(module_);
+  parallel::NormOfRanks norm(norm_type, state_->device);
   for (const Shard& shard : shards()) {
-    if (const Tensor grad = shard.tensor.grad(); grad.defined() && grad.numel() > 0) {
-      gradients.push_back(grad.detach());
-    }
+    const auto split = splits.find(shard.name);
+    norm.add(shard.tensor, split == splits.end() ? nullptr : &split->second.group);
   }
-  Tensor total = gradients.empty() ? mytorch::zeros(IntList(nullptr, 0), kFloat32)
-                                   : mytorch::get_total_norm(gradients, norm_type).to(kFloat32);
-  const Device place = gradients.empty() ? s.device : total.device();
-  total = mytorch::to(total, s.device);
-  if (std::isinf(norm_type)) {
-    s.group.all_reduce(total, {ReduceOp::kMax});
-  } else {
-    total = mytorch::pow(total, norm_type);
-    s.group.all_reduce(total);
-    total = mytorch::pow(total, 1 / norm_type);
-  }
-  total = mytorch::to(total, place);
-  if (!gradients.empty()) mytorch::clip_grads_with_norm_(gradients, total, max_norm);
-  return optim::GradientNorm(total);
+  return norm.clip(max_norm, {state_->group});
 }
 
 std::vector<FullyShardedDataParallel::Shard> FullyShardedDataParallel::shards() const {

@@ -41,7 +41,8 @@ void NormOfRanks::add(const Tensor& parameter, const Group* split) {
 
 Tensor NormOfRanks::power_of(const std::vector<Tensor>& gradients) const {
   if (gradients.empty()) return mytorch::zeros(IntList(nullptr, 0), kFloat64, device_);
-  const Tensor norm = mytorch::get_total_norm(gradients, norm_type_).to(kFloat64);
+  // Gradients that are offloaded to the host are reduced by the group's device.
+  const Tensor norm = mytorch::get_total_norm(gradients, norm_type_).to(device_, kFloat64);
   return std::isinf(norm_type_) ? norm : mytorch::pow(norm, norm_type_);
 }
 
@@ -69,7 +70,10 @@ optim::GradientNorm NormOfRanks::clip(double max_norm, const std::vector<Group>&
   for (const Group& group : others) reduce(total, group);
   if (!std::isinf(norm_type_)) total = mytorch::pow(total, 1 / norm_type_);
   total = total.to(all.empty() || all[0].dtype() != kFloat64 ? kFloat32 : kFloat64);
-  if (!all.empty()) mytorch::clip_grads_with_norm_(all, total, max_norm);
+  if (!all.empty()) {
+    total = total.to(all[0].device());
+    mytorch::clip_grads_with_norm_(all, total, max_norm);
+  }
   return optim::GradientNorm(total);
 }
 

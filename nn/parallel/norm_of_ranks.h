@@ -11,7 +11,7 @@ namespace mytorch::nn::parallel {
 // Gradients that are whole on a group's ranks count once, and parts of split ones on each.
 class NormOfRanks {
  public:
-  // The device is that of the norm if there are no gradients.
+  // The device is that of the groups, and of the norm if there are no gradients.
   NormOfRanks(double norm_type, Device device) : norm_type_(norm_type), device_(device) {}
 
   // Adds the gradient of a parameter, if it has one. `split` is the group that shares it, null for

@@ -268,6 +268,15 @@ void save_sharded(const std::string& folder, const FullyShardedDataParallel& mod
   save_parts(folder, parts, given.defined() ? given : model.group());
 }
 
+void save_sharded(const std::string& folder, const Module& module,
+                  const optim::Optimizer* optimizer, const Group& group) {
+  std::vector<TensorPart> parts = parts_of(module);
+  if (optimizer != nullptr) {
+    for (TensorPart& part : parts_of(*optimizer, module)) parts.push_back(std::move(part));
+  }
+  save_parts(folder, parts, group);
+}
+
 CheckpointSave save_async(const std::string& folder, const FullyShardedDataParallel& model,
                           const optim::Optimizer* optimizer, const Group& given) {
   const auto parts = parts_to_save("save_async", folder, model, optimizer, given);

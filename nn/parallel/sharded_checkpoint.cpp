@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -11,9 +12,11 @@
 #include "mytorch/ops/copy_.h"
 #include "mytorch/ops/empty.h"
 #include "mytorch/ops/to.h"
+#include "mytorch/ops/zeros.h"
 #include "nn/parallel/checkpoint_files.h"
 #include "nn/parallel/checkpoint_parts.h"
 #include "nn/parallel/tensor_place.h"
+#include "nn/parameter_access.h"
 
 namespace mytorch::nn {
 namespace {
@@ -99,24 +102,20 @@ void load(const CheckpointFiles& checkpoint, const std::vector<TensorPart>& part
   for (size_t i = 0; i < parts.size(); ++i) parts[i].tensor.detach().copy_(values[i]);
 }
 
-// The parts of a model to be filled. A parameter that modules share may have any of its names.
-std::vector<TensorPart> parts_in(const CheckpointFiles& checkpoint,
-                                 const FullyShardedDataParallel& model) {
-  std::vector<TensorPart> parts = parts_of(model);
-  for (const auto& shard : model.shards()) {
-    const auto has = [&](const std::string& name) {
-      return checkpoint.contains(checkpoint::kModelPrefix + name);
-    };
-    if (std::none_of(shard.names.begin(), shard.names.end(), has)) continue;
-    const auto other_name = [&](const TensorPart& part) {
-      return !checkpoint.contains(part.name) &&
-             std::any_of(shard.names.begin(), shard.names.end(), [&](const std::string& name) {
-               return part.name == checkpoint::kModelPrefix + name;
-             });
-    };
-    parts.erase(std::remove_if(parts.begin(), parts.end(), other_name), parts.end());
-  }
-  return parts;
+// Leaves out the names that the checkpoint does not have of parameters that modules share, if it
+// has another one.
+void leave_out_names(std::vector<TensorPart>* parts, const CheckpointFiles& checkpoint,
+                     const std::vector<std::string>& names) {
+  const auto has = [&](const std::string& name) {
+    return checkpoint.contains(checkpoint::kModelPrefix + name);
+  };
+  if (std::none_of(names.begin(), names.end(), has)) return;
+  std::erase_if(*parts, [&](const TensorPart& part) {
+    return !checkpoint.contains(part.name) &&
+           std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+             return part.name == checkpoint::kModelPrefix + name;
+           });
+  });
 }
 
 constexpr std::string_view kOptimizer = "optimizer.";
@@ -140,35 +139,97 @@ void load_parts(const std::string& folder, const std::vector<TensorPart>& parts)
   load(CheckpointFiles(folder), parts);
 }
 
-void load_sharded(const std::string& folder, FullyShardedDataParallel& model,
-                  optim::Optimizer* optimizer) {
-  const NoGradGuard no_grad;
-  const CheckpointFiles checkpoint(folder);
-  std::vector<TensorPart> parts = parts_in(checkpoint, model);
+namespace {
+
+using checkpoint::Splits;
+
+// The part of a model's state that belongs to a parameter, and the parameter's name.
+struct StatePart {
+  TensorPart part;
+  std::string parameter;
+};
+
+// Loads the parts of a model and, unless it is null, the state of its optimizer. A new optimizer
+// has no state yet: the checkpoint says what it had. `place` returns where this rank's part of a
+// state of a shape lies, without its tensor.
+template <class F>
+void load_all(const CheckpointFiles& checkpoint, std::vector<TensorPart> parts,
+              const Splits& splits, optim::Optimizer* optimizer, F&& place) {
   TensorMap state;
   if (optimizer != nullptr) {
-    const auto shards = model.shards();
-    const std::vector<Tensor> parameters = optimizer->parameters();
-    // A new optimizer has no state yet: the checkpoint says what it had.
     for_state(checkpoint, [&](const std::string& name, const SafetensorsFiles& files,
                               const std::string& key) {
       const SafetensorsFile::Entry& entry = files.entry(key);
-      TensorPart part{std::string(kOptimizer) + name, entry.shape, TensorPart::kWhole, 0, 0, {}};
-      std::vector<int64_t> sizes = entry.shape;
-      if (const auto* shard = checkpoint::shard_of(name, parameters, shards);
-          shard != nullptr && shard->sizes == entry.shape) {
-        part.dim = TensorPart::kFlat;
-        part.begin = shard->begin;
-        part.end = shard->end;
-        sizes = {shard->end - shard->begin};
-      }
-      part.tensor = mytorch::empty(sizes, entry.dtype);
-      state[name] = part.tensor;
-      parts.push_back(std::move(part));
+      StatePart own = place(name, entry.shape);
+      own.part.name = std::string(kOptimizer) + name;
+      const bool flat = own.part.dim == TensorPart::kFlat;
+      // Zeros, because a rank may have rows in place of which the whole tensor has none.
+      own.part.tensor = mytorch::zeros(
+          flat ? std::vector<int64_t>{own.part.end - own.part.begin} : own.part.sizes, entry.dtype);
+      state[name] = own.part.tensor;
+      checkpoint::append_part(&parts, splits, own.parameter, own.part);
     });
   }
   load(checkpoint, parts);
   if (optimizer != nullptr) optimizer->load_state_dict(state);
+}
+
+// Returns the sizes of a parameter of all ranks, given those of this one's.
+std::vector<int64_t> sizes_of_all(const Splits& splits, const std::string& name,
+                                  const std::vector<int64_t>& own) {
+  const auto split = splits.find(name);
+  return split == splits.end() ? own : parallel::whole_sizes(own, split->second.cut);
+}
+
+}  // namespace
+
+void load_sharded(const std::string& folder, FullyShardedDataParallel& model,
+                  optim::Optimizer* optimizer) {
+  const NoGradGuard no_grad;
+  const CheckpointFiles checkpoint(folder);
+  const auto shards = model.shards();
+  const Splits splits = parallel::split_parameters(model.module());
+  const std::vector<Tensor> parameters =
+      optimizer == nullptr ? std::vector<Tensor>() : optimizer->parameters();
+  std::vector<TensorPart> parts = parts_of(model);
+  for (const auto& shard : shards) leave_out_names(&parts, checkpoint, shard.names);
+  load_all(checkpoint, std::move(parts), splits, optimizer,
+           [&](const std::string& name, const std::vector<int64_t>& shape) -> StatePart {
+             const auto* shard = checkpoint::shard_of(name, parameters, shards);
+             if (shard == nullptr || sizes_of_all(splits, shard->name, shard->sizes) != shape) {
+               return {{.name = "", .sizes = shape}, ""};
+             }
+             return {{.name = "",
+                      .sizes = shard->sizes,
+                      .dim = TensorPart::kFlat,
+                      .begin = shard->begin,
+                      .end = shard->end},
+                     shard->name};
+           });
+}
+
+void load_sharded(const std::string& folder, Module& module, optim::Optimizer* optimizer) {
+  const NoGradGuard no_grad;
+  const CheckpointFiles checkpoint(folder);
+  const Splits splits = parallel::split_parameters(module);
+  const NamedList<Tensor> named = module.named_parameters();
+  const std::vector<Tensor> parameters =
+      optimizer == nullptr ? std::vector<Tensor>() : optimizer->parameters();
+  std::vector<TensorPart> parts = parts_of(module);
+  std::map<const TensorImpl*, std::vector<std::string>> names;
+  detail::ParameterAccess::visit(module, [&](const std::string& name, Tensor& member) {
+    names[member.impl()].push_back(name);
+  });
+  for (const auto& [impl, all] : names) leave_out_names(&parts, checkpoint, all);
+  load_all(checkpoint, std::move(parts), splits, optimizer,
+           [&](const std::string& name, const std::vector<int64_t>& shape) -> StatePart {
+             const std::string parameter = checkpoint::parameter_name(name, parameters, named);
+             const Tensor* own = named.find(parameter);
+             if (own == nullptr || sizes_of_all(splits, parameter, own->sizes().vec()) != shape) {
+               return {{.name = "", .sizes = shape}, ""};
+             }
+             return {{.name = "", .sizes = own->sizes().vec()}, parameter};
+           });
 }
 
 TensorMap detail::read_state(const std::string& folder, const std::vector<Tensor>& all,

@@ -24,7 +24,7 @@
 
 namespace mytorch::nn {
 
-// This rank's part of a tensor.
+// This rank's part of a tensor, or one of several.
 struct TensorPart {
   static constexpr int64_t kWhole = -2, kFlat = -1;
   std::string name;
@@ -48,9 +48,11 @@ TensorPart block_of(TensorPart part, int64_t dim, int64_t begin, int64_t size);
 
 // Parts for the functions below: of a module whose parameters are whole, or split by a
 // FullyShardedDataParallel, as "model.NAME"; of an optimizer of such parameters, as
-// "optimizer.NAME". Those of a ColumnParallelLinear or another split layer are written by hand:
-// {"model.up.weight", {4 * width, width}, 0, rank * rows, (rank + 1) * rows, up.weight}.
+// "optimizer.NAME". The module may have been split by parallelize(), also before it was sharded.
+// Those of a ColumnParallelLinear or another split layer are written by hand: {"model.up.weight",
+// {4 * width, width}, 0, rank * rows, (rank + 1) * rows, up.weight}.
 std::vector<TensorPart> parts_of(const Module& module);
+std::vector<TensorPart> parts_of(const optim::Optimizer& optimizer, const Module& module);
 std::vector<TensorPart> parts_of(const FullyShardedDataParallel& model);
 std::vector<TensorPart> parts_of(const optim::Optimizer& optimizer,
                                  const FullyShardedDataParallel& model);
@@ -92,6 +94,13 @@ void load_sharded(const std::string& folder, FullyShardedDataParallel& model,
 // Reads what parts_of(optimizer) wrote: the state of this rank's parameters, and nothing else.
 template <class O>
 void load_sharded(const std::string& folder, ZeroRedundancyOptimizer<O>& optimizer);
+// The same of a module that is not sharded, but may have been split by parallelize(): by any number
+// of ranks when it was saved, and another one when it is loaded. `group`, by default all ranks, has
+// the ranks that write.
+void save_sharded(const std::string& folder, const Module& module,
+                  const optim::Optimizer* optimizer = nullptr,
+                  const distributed::Group& group = {});
+void load_sharded(const std::string& folder, Module& module, optim::Optimizer* optimizer = nullptr);
 
 // A checkpoint that is being written while the ranks do something else.
 //
