@@ -1,7 +1,8 @@
 """Programs that a test needs and a machine may lack. A test without its program is skipped, and says why.
 
-MYTORCH_TEST_WITHOUT names things that tests take for absent, separated by commas: mpi, clang and chromium here, gpu in
-tests/environment.cmake, and avx3 (AVX-512) in cpu-openmp. So one machine can run every test without what it needs.
+MYTORCH_TEST_WITHOUT names things that tests take for absent, separated by commas: mpi, clang, iproute2 and chromium
+here, gpu in tests/environment.cmake, and avx3 (AVX-512) in cpu-openmp. So one machine can run every test without what
+it needs.
 """
 
 import os

@@ -2,8 +2,9 @@
 // `quick`, which leaves out attention as well, or `window`, one-sided calls alone), or behaves as a
 // rank of a test of failures: `late`, `dies`, `ends` and `differs` make rank 1 sleep, kill itself,
 // leave, or make other calls; `stalled` and `lost` make it sleep or kill itself while the others
-// wait for it at a window. A last argument `cuda` does this on GPUs, also with `late_replay`, where
-// rank 1 sleeps before it replays a graph; `gpus` prints how many there are.
+// wait for it at a window; `cut` communicates until there is an error. A last argument `cuda` does
+// this on GPUs, also with `late_replay`, where rank 1 sleeps before it replays a graph; `gpus`
+// prints how many there are.
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -81,6 +82,12 @@ void wait_at_window(const Group& world, bool dies) {
   });
 }
 
+void communicate(const Group& world) {
+  world.barrier();
+  std::fprintf(stderr, "rank %d communicates\n", world.rank());
+  for (;;) world.all_reduce(mytorch::ones({4}));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -110,6 +117,7 @@ int main(int argc, char** argv) {
       return 0;
     }
     if (is("lost") || is("stalled")) wait_at_window(world, is("lost"));
+    if (is("cut")) communicate(world);
     if (is("huge")) {
       using distributed::bodies::expect;
       const int64_t n = (int64_t{1} << 31) + 8;
