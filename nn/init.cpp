@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
 #include <numeric>
 #include <utility>
 
+#include "core/runtime/deferred_memory.h"
 #include "core/types/errors.h"
+#include "graph/deferred/journal.h"
 #include "mytorch/grad_mode.h"
 #include "mytorch/nn/linear.h"
 #include "mytorch/nn/transformer.h"
@@ -137,10 +140,26 @@ void check_matrix(const char* function, const Tensor& tensor) {
   }
 }
 
-// Copies float64 numbers into a tensor of any type, device and strides.
-const Tensor& assign(const Tensor& tensor, const Tensor& values) {
+// Has `values`, which makes float64 numbers on the host and draws from the generator `draws` times,
+// fill a tensor of any type, device and strides; a deferred one when it is materialized.
+const Tensor& assign(const Tensor& tensor, MaybeGenerator generator, uint64_t draws,
+                     const std::function<Tensor(const Generator&)>& values) {
   NoGradGuard no_grad;
-  tensor.copy_(values.view(tensor.sizes()));
+  const Generator from = generator.value_or(default_generator());
+  const auto write = [values, sizes = tensor.sizes().vec()](const Tensor& to, const Generator& g) {
+    to.copy_(values(g).view(sizes));
+  };
+  if (!graph::is_deferred(tensor)) {
+    const DefaultDevice host(kCPU);
+    write(tensor, from);
+    return tensor;
+  }
+  const uint64_t seed = from.seed(), first = from.take(draws);
+  graph::defer_write(tensor, [write, seed, first](const Tensor& memory) {
+    Generator again(seed);
+    again.set_call(first);
+    write(memory, again);
+  });
   return tensor;
 }
 
@@ -170,15 +189,10 @@ void orthogonalize(double* vectors, int64_t count, int64_t length) {
   }
 }
 
-}  // namespace
-
-const Tensor& trunc_normal_(const Tensor& tensor, double mean, double std, double a, double b,
-                            MaybeGenerator generator) {
-  if (!(std > 0)) fail(ErrorCode::kValue, "[trunc_normal_] std is ", std, ": give one above 0");
-  if (!(a <= b)) fail(ErrorCode::kValue, "[trunc_normal_] a ", a, " is greater than b ", b);
-  NoGradGuard no_grad;
-  const Tensor values = empty({tensor.numel()}, kFloat64);
-  values.uniform_(0, 1, std::move(generator));
+Tensor truncated_normal(int64_t n, double mean, double std, double a, double b,
+                        const Generator& generator) {
+  const Tensor values = empty({n}, kFloat64);
+  values.uniform_(0, 1, generator);
   // Beyond 40 standard deviations, no double has a probability above 0.
   const double low = std::clamp((a - mean) / std, -40.0, 40.0);
   const double high = std::clamp((b - mean) / std, -40.0, 40.0);
@@ -187,24 +201,17 @@ const Tensor& trunc_normal_(const Tensor& tensor, double mean, double std, doubl
   const double from = mirror ? -high : low, to = mirror ? -low : high;
   const double first = cdf(from), last = cdf(to);
   double* data = values.data<double>();
-  for (int64_t i = 0; i < tensor.numel(); ++i) {
+  for (int64_t i = 0; i < n; ++i) {
     const double x = quantile(first + (last - first) * data[i], from, to);
     data[i] = std::clamp(mean + std * (mirror ? -x : x), a, b);
   }
-  return assign(tensor, values);
+  return values;
 }
 
-const Tensor& orthogonal_(const Tensor& tensor, double gain, MaybeGenerator generator) {
-  if (tensor.dim() < 2) {
-    fail(ErrorCode::kShape, "[orthogonal_] a tensor of shape ", shape_str(tensor.sizes()),
-         " is no weight: give 2 or more dimensions");
-  }
-  if (tensor.numel() == 0) return tensor;
-  NoGradGuard no_grad;
-  const int64_t rows = tensor.size(0), columns = tensor.numel() / rows;
+Tensor orthogonal(int64_t rows, int64_t columns, double gain, const Generator& generator) {
   const int64_t count = std::min(rows, columns), length = std::max(rows, columns);
   const Tensor vectors = empty({count, length}, kFloat64);
-  vectors.normal_(0, 1, std::move(generator));
+  vectors.normal_(0, 1, generator);
   constexpr int64_t kBlock =
       64;  // vectors at a time, which matrix products make orthogonal to others
   for (int64_t start = 0; start < count; start += kBlock) {
@@ -216,12 +223,49 @@ const Tensor& orthogonal_(const Tensor& tensor, double gain, MaybeGenerator gene
     orthogonalize(block.data<double>(), block.size(0), length);
   }
   vectors.mul_(gain);
-  return assign(tensor, (rows <= columns ? vectors : vectors.t()).contiguous());
+  return (rows <= columns ? vectors : vectors.t()).contiguous();
+}
+
+Tensor sparse(int64_t rows, int64_t columns, int64_t zeros, double std,
+              const Generator& generator) {
+  const Tensor values = empty({rows, columns}, kFloat64);
+  values.normal_(0, std, generator);
+  for (int64_t c = 0; c < columns; ++c) {
+    const Tensor order = randperm(rows, kInt64, kCPU, generator);
+    for (int64_t i = 0; i < zeros; ++i) {
+      values.data<double>()[order.const_data<int64_t>()[i] * columns + c] = 0;
+    }
+  }
+  return values;
+}
+
+}  // namespace
+
+const Tensor& trunc_normal_(const Tensor& tensor, double mean, double std, double a, double b,
+                            MaybeGenerator generator) {
+  if (!(std > 0)) fail(ErrorCode::kValue, "[trunc_normal_] std is ", std, ": give one above 0");
+  if (!(a <= b)) fail(ErrorCode::kValue, "[trunc_normal_] a ", a, " is greater than b ", b);
+  return assign(tensor, std::move(generator), 1, [=, n = tensor.numel()](const Generator& from) {
+    return truncated_normal(n, mean, std, a, b, from);
+  });
+}
+
+const Tensor& orthogonal_(const Tensor& tensor, double gain, MaybeGenerator generator) {
+  if (tensor.dim() < 2) {
+    fail(ErrorCode::kShape, "[orthogonal_] a tensor of shape ", shape_str(tensor.sizes()),
+         " is no weight: give 2 or more dimensions");
+  }
+  if (tensor.numel() == 0) return tensor;
+  const int64_t rows = tensor.size(0), columns = tensor.numel() / rows;
+  return assign(tensor, std::move(generator), 1,
+                [=](const Generator& from) { return orthogonal(rows, columns, gain, from); });
 }
 
 const Tensor& eye_(const Tensor& tensor) {
   check_matrix("eye_", tensor);
-  return assign(tensor, eye(tensor.size(0), tensor.size(1), kFloat64));
+  return assign(tensor, {}, 0, [rows = tensor.size(0), columns = tensor.size(1)](const auto&) {
+    return eye(rows, columns, kFloat64);
+  });
 }
 
 const Tensor& dirac_(const Tensor& tensor, int64_t groups) {
@@ -251,18 +295,11 @@ const Tensor& sparse_(const Tensor& tensor, double sparsity, double std, MaybeGe
   if (!(sparsity >= 0 && sparsity <= 1)) {
     fail(ErrorCode::kValue, "[sparse_] sparsity is ", sparsity, ": give a fraction from 0 to 1");
   }
-  NoGradGuard no_grad;
   const int64_t rows = tensor.size(0), columns = tensor.size(1);
   const int64_t zeros = static_cast<int64_t>(std::ceil(sparsity * static_cast<double>(rows)));
-  const Tensor values = empty({rows, columns}, kFloat64);
-  values.normal_(0, std, generator);
-  for (int64_t c = 0; c < columns; ++c) {
-    const Tensor order = randperm(rows, kInt64, kCPU, generator);
-    for (int64_t i = 0; i < zeros; ++i) {
-      values.data<double>()[order.const_data<int64_t>()[i] * columns + c] = 0;
-    }
-  }
-  return assign(tensor, values);
+  const auto draws = static_cast<uint64_t>(1 + columns);
+  return assign(tensor, std::move(generator), draws,
+                [=](const Generator& from) { return sparse(rows, columns, zeros, std, from); });
 }
 
 void transformer_(Module& model, const TransformerInitArgs& options) {

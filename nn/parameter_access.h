@@ -22,6 +22,8 @@ struct ParameterAccess {
   static void visit_buffers(
       const Module& module,
       const std::function<void(const std::string& name, Tensor& member)>& function);
+  // Replaces the data of parameters, gradients and buffers, as Module::to does.
+  static void convert(Module& module, const std::function<Tensor(const Tensor&)>& function);
   // Whether members of the module itself are computed from others.
   static bool is_parametrized(const Module& module);
   // Returns the name and the pointer of a child that is held by pointer, as an element of a list.

@@ -3,10 +3,13 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/runtime/deferred_memory.h"
 #include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
 
 namespace mytorch {
+
+thread_local constinit Device detail::place_of_new __attribute__((tls_model("initial-exec")));
 
 Device::Device(const char* name) {
   const char* colon = std::strchr(name, ':');

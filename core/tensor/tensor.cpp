@@ -5,12 +5,26 @@
 #include <ostream>
 #include <string_view>
 
+#include "core/runtime/deferred_memory.h"
 #include "core/tensor/batched.h"
 #include "core/tensor/capture_layer.h"
 #include "core/types/errors.h"
 #include "mytorch/thread_state.h"
 
 namespace mytorch {
+namespace {
+
+// Called before the host gets the address of a tensor's elements.
+void check_host_memory(const Tensor& tensor) {
+  check_not_batched(tensor, "data");
+  check_host_access(tensor, "data");
+  if (is_deferred(*tensor.impl())) {
+    fail(ErrorCode::kValue, "[data] the tensor, of shape ", shape_str(tensor.sizes()), ", ",
+         kNotYetThere);
+  }
+}
+
+}  // namespace
 
 void Tensor::fail_undefined() {
   fail(ErrorCode::kValue,
@@ -39,8 +53,7 @@ const void* Tensor::const_data_checked(ScalarType type) const {
     fail(ErrorCode::kType, "[data] the tensor holds ", dtype_name(impl_->dtype), ", not ",
          dtype_name(type), ": convert it with to(", dtype_name(type), ")");
   }
-  check_not_batched(*this, "data");
-  check_host_access(*this, "data");
+  check_host_memory(*this);
   return impl_->abi.dl.data;
 }
 
@@ -54,8 +67,7 @@ void* Tensor::raw_mutable_data() const {
     fail(ErrorCode::kValue,
          "[data] the tensor is over `const` memory (from_blob): read const_data, or clone() it");
   }
-  check_not_batched(*this, "data");
-  check_host_access(*this, "data");
+  check_host_memory(*this);
   impl_->storage->abi.flags |= MT_STORAGE_ESCAPED;
   return impl_->abi.dl.data;
 }

@@ -42,6 +42,10 @@ void detail::ParameterAccess::visit_buffers(
     if (role != Module::Role::kParameter) function(name, tensor);
   });
 }
+void detail::ParameterAccess::convert(Module& module,
+                                      const std::function<Tensor(const Tensor&)>& function) {
+  module.convert(function);
+}
 bool detail::ParameterAccess::is_parametrized(const Module& module) { return module.parametrized_; }
 const std::string& detail::ParameterAccess::child_name(const Module& module, size_t index) {
   return module.children_[index].name;

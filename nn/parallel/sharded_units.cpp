@@ -6,6 +6,7 @@
 
 #include "core/types/errors.h"
 #include "mytorch/nn/container.h"
+#include "mytorch/nn/deferred.h"
 #include "mytorch/ops/copy_.h"
 #include "mytorch/ops/to.h"
 #include "mytorch/ops/zeros.h"
@@ -74,8 +75,11 @@ void FullyShardedDataParallel::State::split(Module& module) {
   detail::ParameterAccess::visit(module, [&](const std::string& name, Tensor& member) {
     const auto [place, is_new] = known.emplace(member.impl(), parameters.size());
     if (is_new) {
-      if (parameters.empty() && group.size() == 1 && !options.device) device = member.device();
-      if (!(member.device() == device) && !member.device().is_cpu()) {
+      const bool deferred = is_deferred(member);
+      if (parameters.empty() && group.size() == 1 && !options.device && !deferred) {
+        device = member.device();
+      }
+      if (!(member.device() == device) && !member.device().is_cpu() && !deferred) {
         fail(ErrorCode::kDevice, "[FullyShardedDataParallel] '", name, "' is on ",
              member.device().str(), ", and units compute on ", device.str(),
              ": move the module there, or to the CPU, first");
@@ -119,7 +123,9 @@ void FullyShardedDataParallel::State::move_buffers(Module& module) const {
   detail::ParameterAccess::visit_buffers(module, [&](const std::string&, Tensor& member) {
     if (member.device() == device) return;
     const auto [at, is_new] = moved.try_emplace(member);
-    if (is_new) at->second = mytorch::to(member, device);
+    if (is_new) {
+      at->second = is_deferred(member) ? materialize(member, device) : mytorch::to(member, device);
+    }
     member = at->second;
   });
 }
@@ -135,7 +141,11 @@ void FullyShardedDataParallel::State::cut(Unit& unit) {
     flat.total = flat.length * group.size();
     const Tensor full = mytorch::zeros({flat.total}, flat.dtype, device);
     for (const Parameter& p : flat.parameters) {
-      full.narrow(0, p.offset, p.numel).view(p.sizes).copy_(p.members[0]->detach());
+      const Tensor& member = *p.members[0];
+      // Those of other ranks than the first are replaced by its.
+      const bool drawn = options.draw_parameters && (group.rank() == 0 || !options.sync_parameters);
+      if (is_deferred(member) && !drawn) continue;
+      full.narrow(0, p.offset, p.numel).view(p.sizes).copy_(materialize(member.detach(), device));
     }
     if (options.sync_parameters) group.broadcast(full, 0);
     const int64_t first = flat.length * group.rank();

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/runtime/deferred_memory.h"
 #include "core/runtime/device_registry.h"
 #include "core/types/holds.h"
 #include "core/types/strides.h"
@@ -92,7 +93,7 @@ Tensor scalar_tensor(const Scalar& value, std::optional<ScalarType> dtype, Devic
 
 Tensor empty_for_values(IntList sizes, ScalarType dtype) {
   const LayerMask unrecorded(kLayerCapture);
-  return mytorch::empty(sizes, dtype);
+  return mytorch::empty(sizes, dtype, kCPU);
 }
 
 namespace shape {
@@ -118,7 +119,7 @@ TensorSpec arange(const Scalar& start, const Scalar& end, const Scalar& step,
     n = count_reals(start.to_double(), end.to_double(), step.to_double());
   }
   check_shape(n >= 0, "arange", "the range has more values than any memory");
-  return {{n}, type, device.value_or(kCPU), {}};
+  return {{n}, type, device.value_or(default_device()), {}};
 }
 
 }  // namespace shape
@@ -126,7 +127,7 @@ TensorSpec arange(const Scalar& start, const Scalar& end, const Scalar& step,
 namespace composite {
 
 Tensor empty(IntList size, std::optional<ScalarType> dtype, std::optional<Device> device) {
-  const Device place = device.value_or(kCPU);
+  const Device place = device.value_or(default_device());
   return Tensor::adopt(new_tensor(size.data(), static_cast<int>(size.size()),
                                   dtype.value_or(kFloat32), place, slot_of(place)));
 }
@@ -141,8 +142,8 @@ Tensor empty_strided(IntList size, IntList stride, std::optional<ScalarType> dty
                 "strides ", stride, " of size ", size,
                 " leave gaps or overlap: make a packed tensor and view it");
   }
-  return Tensor::adopt(
-      new_tensor_strided(size, stride, dtype.value_or(kFloat32), device.value_or(kCPU)));
+  return Tensor::adopt(new_tensor_strided(size, stride, dtype.value_or(kFloat32),
+                                          device.value_or(default_device())));
 }
 
 Tensor empty_permuted(IntList size, IntList physical_layout, std::optional<ScalarType> dtype,

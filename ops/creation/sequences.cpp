@@ -1,4 +1,5 @@
 // Sequences, and positions of triangles.
+#include "core/runtime/deferred_memory.h"
 #include "mytorch/generated/bodies.h"
 #include "mytorch/ops/linspace.h"
 #include "mytorch/ops/ones.h"
@@ -13,7 +14,7 @@ template <class Part>
 Tensor indices_of(int64_t row, int64_t col, std::optional<ScalarType> dtype,
                   std::optional<Device> device, const char* op, const Part& part) {
   check_value(row >= 0 && col >= 0, op, "row ", row, " or column ", col, " is negative");
-  const Device where = device.value_or(kCPU);
+  const Device where = device.value_or(default_device());
   const Tensor kept = part(mytorch::ones({row, col}, kBool, where)).nonzero();
   return kept.transpose(0, 1).contiguous().to(dtype.value_or(kInt64));
 }

@@ -2,6 +2,7 @@
 // cuda` does the same with several.
 #include "mytorch/cuda.h"
 #include "mytorch/mytorch.h"
+#include "mytorch/nn/deferred.h"
 #include "mytorch/nn/parallel/fully_sharded_data_parallel.h"
 #include "tests/backends/cuda/gpu.h"
 
@@ -32,13 +33,13 @@ struct Numbers {
   size_t built = 0;  // peak of the construction
 };
 
-Numbers train(nn::FullyShardedDataParallelOptions options) {
+Numbers train(nn::FullyShardedDataParallelOptions options, bool deferred) {
   const Device cuda("cuda");
   manual_seed(3);
   empty_cache();
   reset_peak_memory();
   const size_t before = memory_stats().allocated;
-  Wide net;
+  Wide net = deferred ? nn::deferred_init([] { return Wide(); }) : Wide();
   options.device = cuda;
   nn::FullyShardedDataParallel parallel(net, options);
   nn::optim::AdamW optimizer(net.parameters(), {.lr = 1e-3});
@@ -61,23 +62,25 @@ Numbers train(nn::FullyShardedDataParallelOptions options) {
 
 TEST_F(Offloaded, HasTheSameLossesAndFreesTheGPU) {
   const size_t parameters = 16 * (kWidth * kWidth + kWidth) * sizeof(float);
-  const Numbers expected = train({});
-  for (const bool pinned : {true, false}) {
-    const Numbers found = train({.cpu_offload = {true, pinned}});
-    for (size_t i = 0; i < expected.losses.size(); ++i) {
-      EXPECT_NEAR(found.losses[i], expected.losses[i], 1e-4 * (1 + expected.losses[i])) << i;
+  const Numbers expected = train({}, false);
+  for (const bool deferred : {false, true}) {
+    for (const bool pinned : {true, false}) {
+      const Numbers found = train({.cpu_offload = {true, pinned}}, deferred);
+      for (size_t i = 0; i < expected.losses.size(); ++i) {
+        EXPECT_NEAR(found.losses[i], expected.losses[i], 1e-4 * (1 + expected.losses[i])) << i;
+      }
+      // Parameters, gradients, and two moments leave; a few units of 16 are there during a step.
+      EXPECT_LE(found.rest + 4 * parameters, expected.rest + parameters / 4);
+      EXPECT_LE(found.peak + 3 * parameters, expected.peak + parameters / 4);
+      EXPECT_LE(found.built, parameters / 4);
     }
-    // Parameters, gradients, and two moments leave; a few units of 16 are there during a step.
-    EXPECT_LE(found.rest + 4 * parameters, expected.rest + parameters / 4);
-    EXPECT_LE(found.peak + 3 * parameters, expected.peak + parameters / 4);
-    EXPECT_LE(found.built, parameters / 4);
   }
 }
 
 TEST_F(Offloaded, ComputesInBFloat16) {
-  const Numbers expected = train({.mixed_precision = {kBFloat16, kFloat32}});
-  const Numbers found =
-      train({.mixed_precision = {kBFloat16, kFloat32}, .cpu_offload = {.offload_params = true}});
+  const Numbers expected = train({.mixed_precision = {kBFloat16, kFloat32}}, false);
+  const Numbers found = train(
+      {.mixed_precision = {kBFloat16, kFloat32}, .cpu_offload = {.offload_params = true}}, false);
   for (size_t i = 0; i < expected.losses.size(); ++i) {
     EXPECT_NEAR(found.losses[i], expected.losses[i], 1e-2 * (1 + expected.losses[i])) << i;
   }

@@ -54,6 +54,10 @@ struct FullyShardedDataParallelOptions {
   bool prefetch = true;
   // Whether the parameters and buffers of rank 0 are broadcast at the start.
   bool sync_parameters = true;
+  // Whether deferred parameters (nn/deferred.h) get the elements that they were made with, unit by
+  // unit. Otherwise they are zeros, for a checkpoint that is loaded next. Buffers always get
+  // theirs.
+  bool draw_parameters = true;
 };
 
 // Splits the parameters of a model, their gradients, and therefore the state of an optimizer,
