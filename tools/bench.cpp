@@ -20,6 +20,7 @@
 #include "mytorch/threads.h"
 #include "tools/case_options.h"
 #include "tools/commands.h"
+#include "tools/measure.h"
 
 namespace mytorch::tools {
 namespace {
@@ -35,6 +36,10 @@ struct BenchArguments {
   std::vector<std::string> compare;
   std::string baseline;
   std::string report;
+  // Of the suites machine and comm.
+  std::string out;
+  int ranks = 0;
+  double most = 0;
 };
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -90,8 +95,32 @@ void measure_cases(const std::vector<conformance::OpRecord>& catalog,
   }
 }
 
+// The suites machine and comm have no cases.
+int machine_suite(const BenchArguments& given) {
+  const CaseOptions& c = given.cases;
+  if (given.devices.size() != 1) refuse("--suite " + c.suite + " measures one device");
+  if (!c.op.empty() || !c.only.empty() || !c.shapes.empty() || !c.set.empty() || !c.form.empty() ||
+      !c.dtypes.empty() || !given.backends.empty() || !given.json.empty() ||
+      !given.compare.empty() || !given.baseline.empty() || !given.report.empty()) {
+    refuse("--suite " + c.suite +
+           " takes --device, --seconds, --out and, of comm, --ranks and --most alone");
+  }
+  if (given.threads > 0) set_num_threads(given.threads);
+  run_machine_suite({.suite = c.suite,
+                     .device = Device(given.devices[0]),
+                     .seconds = given.seconds,
+                     .ranks = given.ranks,
+                     .most = given.most,
+                     .out = given.out});
+  return 0;
+}
+
 int bench_command(const BenchArguments& given) {
   load_default_backends();
+  if (is_machine_suite(given.cases.suite)) return machine_suite(given);
+  if (!given.out.empty() || given.ranks > 0 || given.most > 0) {
+    refuse("--out, --ranks and --most belong to the suites machine and comm");
+  }
   const std::vector<Device> devices(given.devices.begin(), given.devices.end());
   check_backends(given.backends, devices);
   const std::string share = conformance::share_folder();
@@ -187,6 +216,15 @@ Run add_bench(CLI::App& app) {
   app.add_option("--report", given->report,
                  "write a page for a browser to this file: rooflines, bars beside the other "
                  "results, and tables");
+  app.add_option("--out", given->out,
+                 "of the suites machine and comm: write points for `mytorch plan --calibrate` to "
+                 "this file");
+  app.add_option("--ranks", given->ranks,
+                 "of the suite comm: so many threads, in place of the processes of mytorch launch")
+      ->check(CLI::Range(2, 1024));
+  app.add_option("--most", given->most,
+                 "of the suite comm: the most bytes (default: 1 GiB, on the CPU 64 MiB)")
+      ->check(CLI::Range(8.0, 1e12));
   return [given] { return bench_command(*given); };
 }
 

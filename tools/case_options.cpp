@@ -38,7 +38,7 @@ void add_case_options(CLI::App& app, CaseOptions& options) {
   app.add_option("op", options.op, "an operator, by full or base name; NAME_ is its in-place form");
   app.add_option("--suite", options.suite,
                  "overhead, pointwise, reduce, matmul, conv, norm, attention, index, optim, gpu, "
-                 "or all, but gpu");
+                 "or all, but gpu; of `bench`, also machine, or comm under mytorch launch");
   app.add_option("--case", options.only, "only these cases of the suite");
   app.add_option("--shapes", options.shapes,
                  "shapes of the tensors, in order: 4096x1024,1024:float16,4096x4096:transposed");

@@ -8,12 +8,15 @@
 #include <string>
 
 #include "bench/harness/graph_cost.h"
+#include "core/runtime/device_registry.h"
 #include "core/types/errors.h"
+#include "mytorch/backends.h"
 #include "plan/calibrate.h"
 #include "plan/captured.h"
 #include "plan/published.h"
 #include "plan/search.h"
 #include "tools/commands.h"
+#include "tools/measure.h"
 #include "tools/read_graph.h"
 
 namespace mytorch::tools {
@@ -31,6 +34,10 @@ struct PlanOptions {
   std::optional<int64_t> batch, sequence;
   int top = 10;
   bool published = false, fused_loss = false;
+  // Of --measure.
+  std::string measure, points;
+  int ranks = 0;
+  double seconds = 0.5, most = 0;
 };
 
 std::string fixed(double value, int digits) {
@@ -106,7 +113,7 @@ int print_found(const Found& found, int top) {
 int print_plans(const PlanOptions& o, const Machine& machine) {
   if (o.model.empty()) {
     throw Error(ErrorCode::kValue,
-                "[plan] give --model or --graph, with --gpus, or --published, or "
+                "[plan] give --model or --graph, with --gpus, or --published, --measure or "
                 "--calibrate");
   }
   Model model = plan::find_model(o.model);
@@ -181,7 +188,25 @@ int print_calibrated(const Machine& machine, const std::vector<plan::Point>& poi
   return 0;
 }
 
+// Measures the device here, and collectives among 2, 4, ... ranks in processes of their own.
+int measure(const PlanOptions& o) {
+  load_default_backends();
+  const Device device(o.measure);
+  std::vector<plan::Point> points = measure_device_points(device, o.seconds);
+  const int most = o.ranks > 0 ? o.ranks : device.is_cpu() ? 1 : device_count(device.type);
+  for (int ranks = 2; ranks <= most; ranks = ranks < most ? std::min(2 * ranks, most) : most + 1) {
+    const std::vector<plan::Point> found =
+        launch_collectives(device, ranks, o.most, std::max(o.seconds / 2, 0.001));
+    points.insert(points.end(), found.begin(), found.end());
+  }
+  if (!o.points.empty()) write_points(points, o.points);
+  const Machine machine = o.machine.empty() ? machine_of_device(device, o.gpu, o.network, points)
+                                            : plan::read_machine(o.machine);
+  return print_calibrated(machine, points);
+}
+
 int run_plan(PlanOptions& o) {
+  if (!o.measure.empty()) return measure(o);
   const Machine machine = o.machine.empty()
                               ? plan::machine_of(o.gpu.empty() ? "h100" : o.gpu, o.network)
                               : plan::read_machine(o.machine);
@@ -232,6 +257,21 @@ Run add_plan(CLI::App& app) {
   app.add_flag("--published", o->published, "Compare predictions with Megatron-LM's table instead");
   app.add_option("--calibrate", o->calibrate,
                  "Fit the machine to measured points, and print its machine file instead");
+  app.add_option("--measure", o->measure,
+                 "Measure this device (cpu, cuda) and its collectives, and print a machine file "
+                 "instead");
+  app.add_option("--ranks", o->ranks,
+                 "Of --measure: the most ranks of collectives (default: all devices; none on the "
+                 "CPU)")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--seconds", o->seconds, "Of --measure: measuring time of a point")
+      ->check(CLI::Range(0.001, 60.0))
+      ->capture_default_str();
+  app.add_option("--most", o->most,
+                 "Of --measure: the most bytes of collectives (default: 1 GiB, on the CPU 64 MiB)")
+      ->check(CLI::Range(8.0, 1e12));
+  app.add_option("--points", o->points,
+                 "Of --measure: write the points to this file, for --calibrate");
   return [o] { return run_plan(*o); };
 }
 
