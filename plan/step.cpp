@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "plan/attention.h"
 #include "plan/data_parallel.h"
 
 namespace mytorch::plan {
@@ -96,20 +97,16 @@ class Costs {
 
   void attention(bool backward, Part& part) const {
     if (m.heads == 0) return;
-    const double tp = number(l.tensor), cp = number(l.context), d = number(m.head_width);
-    const double rows = number(m.sequence) / cp;
-    // Each step of the ring has the keys of one rank; the zigzag gives all of them half of the
-    // work.
-    const double step = attention_seconds(gpu, number(l.micro_batch), number(m.heads) / tp, rows,
-                                          rows, d, /*causal=*/true, backward);
-    part.compute += cp * step;
-    if (l.context == 1) return;
-    const double key_heads = std::max(1.0, number(m.key_heads) / tp);
-    const double keys = 2 * tokens * key_heads * d;
-    // Backward sends gradients in float32 beside the keys.
-    const double bytes = keys * precision_.activation + (backward ? keys * 4 : 0);
-    const double message = message_seconds(machine_, {l.context, l.tensor}, bytes);
-    part.context += (cp - 1) * std::max(0.0, message - step);
+    const double tp = number(l.tensor);
+    const SplitAttention whole{.batch = number(l.micro_batch),
+                               .heads = number(m.heads) / tp,
+                               .key_heads = std::max(1.0, number(m.key_heads) / tp),
+                               .length = number(m.sequence),
+                               .width = number(m.head_width),
+                               .element = precision_.activation};
+    const AttentionTime time = ring_attention(machine_, whole, {l.context, l.tensor}, backward);
+    part.compute += time.compute;
+    part.context += time.exchange;
   }
 
   // Norms, residuals, dropout, activation and the rotation of queries and keys: what they read and

@@ -10,6 +10,7 @@
 
 #include "mytorch/distributed.h"
 #include "mytorch/mytorch.h"
+#include "plan/attention.h"
 #include "plan/layout.h"
 #include "plan/model.h"
 
@@ -85,8 +86,10 @@ struct Shape {
 void predict(Record& record, const Settings& settings, const Shape& shape);
 // The same for a step of data parallelism, from the graph that it is recorded as.
 void predict_step(Record& record, const Settings& settings, const Group& world, const Step& step);
-// Says why there is no prediction.
-void cannot_predict(Record& record, std::string_view why);
+// The same for forward and backward of attention alone, over tokens that are divided over the
+// ranks.
+void predict_attention(Record& record, const Settings& settings, const Group& world,
+                       const mytorch::plan::SplitAttention& attention, bool ring);
 // Parameters, activations and gradients of 16 bits, without an optimizer.
 inline constexpr mytorch::plan::Precision kSixteenBits = {
     .parameter = 2, .gradient = 2, .optimizer = 0, .activation = 2};

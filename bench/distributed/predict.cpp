@@ -25,7 +25,7 @@ plan::Machine machine_of(const Settings& settings) {
 void predict(Record& record, const Settings& settings, const Shape& shape) {
   plan::check(shape.model);
   if (const std::string why = plan::reason_against(shape.model, shape.layout); !why.empty()) {
-    cannot_predict(record, why);
+    record.add("unpredicted", why);
     return;
   }
   const plan::Machine machine = machine_of(settings);
@@ -50,7 +50,20 @@ void predict_step(Record& record, const Settings& settings, const Group& world, 
       .add("predicted_kernels", static_cast<double>(captured.kernels.size()));
 }
 
-void cannot_predict(Record& record, std::string_view why) { record.add("unpredicted", why); }
+void predict_attention(Record& record, const Settings& settings, const Group& world,
+                       const plan::SplitAttention& attention, bool ring) {
+  const plan::Machine machine = machine_of(settings);
+  plan::AttentionTime sum;
+  for (const bool backward : {false, true}) {
+    const plan::AttentionTime time = (ring ? plan::ring_attention : plan::ulysses_attention)(
+        machine, attention, {world.size(), 1}, backward);
+    sum.compute += time.compute;
+    sum.exchange += time.exchange;
+  }
+  record.add("predicted_ms", 1e3 * (sum.compute + sum.exchange))
+      .add("predicted_compute_ms", 1e3 * sum.compute)
+      .add("predicted_exchange_ms", 1e3 * sum.exchange);
+}
 
 plan::Model feed_forward_model(int64_t layers, int64_t width, int64_t hidden, int64_t sequence,
                                int64_t batch) {

@@ -77,8 +77,12 @@ void split_sequences(const Group& world, const Settings& settings, bool ring) {
   };
   measure(world, settings, record, step, static_cast<double>(length), "tokens");
   record.add("error", error_of(world, settings, heads, width, ring));
-  cannot_predict(record, ring ? "the plan has no attention without its projections"
-                              : "the plan has no all-to-all of heads");
+  predict_attention(record, settings, world,
+                    {.heads = static_cast<double>(heads),
+                     .key_heads = static_cast<double>(heads),
+                     .length = static_cast<double>(length),
+                     .width = static_cast<double>(width)},
+                    ring);
   record.print();
 }
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "plan/attention.h"
 #include "plan/published.h"
 #include "tests/plan/mistakes.h"
 
@@ -194,6 +195,31 @@ TEST(PlanStep, CollectivesTakeWhatTheirLinksAllow) {
   EXPECT_EQ(all_gather_seconds(m, {1, 1}, 1e9), 0);
   EXPECT_NEAR(all_to_all_seconds(m, {16, 1}, 16e9), 8e9 / 10e9 + 10e-6, 1e-9);
   EXPECT_LT(message_seconds(m, {2, 4}, 1e9), message_seconds(m, {2, 8}, 1e9));
+}
+
+TEST(PlanStep, AttentionOverSplitSequences) {
+  Machine m = machine_of("h100", "ib400");
+  m.gpu.kernel = 0;
+  m.gpu.attention_half = 1e-9;
+  m.inner = {"", 1e9, 1e-12, 1};
+  const SplitAttention attention{.heads = 8, .key_heads = 2, .length = 8192, .width = 64};
+  for (const bool backward : {false, true}) {
+    const double alone = attention_seconds(m.gpu, 1, 8, 8192, 8192, 64, true, backward);
+    for (const auto function : {ring_attention, ulysses_attention}) {
+      const AttentionTime one = function(m, attention, {1, 1}, backward);
+      EXPECT_NEAR(one.compute, alone, 1e-12);
+      EXPECT_EQ(one.exchange, 0);
+      EXPECT_NEAR(function(m, attention, {4, 1}, backward).compute, alone / 4, 1e-12);
+    }
+    // Three messages of keys and values of 2048 rows, and in backward of float32 gradients, less
+    // what a quarter of the work of a rank hides of each.
+    const double bytes = 2 * 2048 * 2 * 64 * (backward ? 2 + 4 : 2);
+    EXPECT_NEAR(ring_attention(m, attention, {4, 1}, backward).exchange,
+                3 * (bytes / 1e9 - alone / 16), 1e-9);
+    // Three quarters of the rows of 8, 2, 2 and 8 heads.
+    EXPECT_NEAR(ulysses_attention(m, attention, {4, 1}, backward).exchange,
+                0.75 * 2 * 2048 * 64 * (8 + 2 + 2 + 8) / 1e9, 1e-9);
+  }
 }
 
 TEST(PlanStep, RecomputationTakesTimeAndFreesMemory) {
