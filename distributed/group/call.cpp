@@ -1,4 +1,5 @@
 // What happens around a call of an engine.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -59,7 +60,7 @@ void Work::wait() {
   const OutsideOfGraphs outside("Work::wait");
   if (state_->abandoned) {
     fail(ErrorCode::kValue,
-         "[wait] the call was never started: Group::coalesced ended by an exception before it");
+         "[wait] the call was not started: Group::coalesced has ended by an exception");
   }
   if (state_->collecting) {
     fail(ErrorCode::kValue,
@@ -342,28 +343,45 @@ void watch(GroupState& state, void* stream, uint64_t record, const CallName& nam
   state.pending.push_back({event, deadline, record, name, {}});
 }
 
-// Calls that were captured are made by each replay of their graph. It is one call of the group,
-// with the signature of the last of them.
+// Calls that were captured are made by each replay of their graph, as one call of the group: with
+// the signature of the last collective, or, if there are only messages, between their ranks.
 void watch_replays(const std::shared_ptr<GroupState>& shared, const CallName& name) {
   StreamCapture* capture = find_capture(shared->device);
   if (capture == nullptr) return;
-  Call call{name.signature};
-  call.site = name.site;
+  GroupState& state = *shared;
+  if (std::exchange(state.capture, capture->id) != capture->id) {
+    state.replayed = std::make_shared<Call>();
+    std::weak_ptr<GroupState> group = shared;
+    capture->around_replay[shared.get()] =
+        [group, call = state.replayed](void* stream) -> std::function<void()> {
+      const std::shared_ptr<GroupState> live = group.lock();
+      if (live == nullptr) return [] {};
+      const std::lock_guard<std::mutex> lock(live->call_mutex);
+      const Begun begun = begin(*live, *call, stream);
+      return [live, begun, stream] { watch(*live, stream, begun.record, begun.name); };
+    };
+  }
+  Call& call = *state.replayed;
+  const bool first = call.signature.op[0] == '\0';
+  if (name.messages.empty()) {
+    call.signature = name.signature;
+    call.peers.clear();
+  } else if (first || !call.peers.empty()) {
+    call.signature = {};
+    for (const CallName::Message& message : name.messages) {
+      if (std::find(call.peers.begin(), call.peers.end(), message.peer) == call.peers.end()) {
+        call.peers.push_back(message.peer);
+      }
+    }
+  }
   std::strncpy(call.signature.op, "replay", sizeof(call.signature.op));
-  std::weak_ptr<GroupState> group = shared;
-  capture->around_replay[shared.get()] = [group, call](void* stream) -> std::function<void()> {
-    const std::shared_ptr<GroupState> state = group.lock();
-    if (state == nullptr) return [] {};
-    const std::lock_guard<std::mutex> lock(state->call_mutex);
-    const Begun begun = begin(*state, call, stream);
-    return [state, begun, stream] { watch(*state, stream, begun.record, begun.name); };
-  };
+  call.site = name.site;
 }
 
 void watch_all(const std::shared_ptr<GroupState>& shared, void* stream, const AllBegun& begun) {
   const bool captured = num_captures() != 0;
-  if (captured && shared->session != nullptr) watch_replays(shared, begun.back().name);
   for (const Begun& call : begun) {
+    if (captured && shared->session != nullptr) watch_replays(shared, call.name);
     if (captured || shared->session == nullptr) {
       recorder().finish(call.record, CallState::kDone);
     } else {
@@ -509,11 +527,14 @@ Work Group::coalesced(const std::function<void()>& body) const {
   scope.work->collecting = true;
   coalescing = &scope;
   const absl::Cleanup leave = [&] { coalescing = scope.outer; };
+  const auto abandon = [&] {
+    scope.work->kept.clear();
+    scope.work->abandoned = true;
+  };
   try {
     body();
   } catch (...) {
-    scope.work->kept.clear();
-    scope.work->abandoned = true;
+    abandon();
     throw;
   }
   coalescing = scope.outer;
@@ -522,7 +543,12 @@ Work Group::coalesced(const std::function<void()>& body) const {
   scope.work->finish = [finishes = std::move(scope.finishes)] {
     for (const auto& finish : finishes) finish();
   };
-  start_async(state_, std::move(scope.tasks), scope.work);
+  try {
+    start_async(state_, std::move(scope.tasks), scope.work);
+  } catch (...) {  // the Works that the body has kept must not wait for ever
+    abandon();
+    throw;
+  }
   return Work(scope.work);
 }
 

@@ -91,6 +91,16 @@ struct Pending {
   std::vector<Tensor> kept;  // operands of a Work that nobody waited for
 };
 
+// What ranks that make a call must agree on.
+struct Call {
+  Signature signature = {};
+  std::vector<int> peers = {};  // of messages, which only these ranks and this one know of
+  // Numbers of elements of parts, one for each rank: equal on all; or, what this rank sends is what
+  // the others expect.
+  std::vector<int64_t> parts = {}, sent = {}, expected = {};
+  CallSite site = {};  // set by run_call, if the program notes it
+};
+
 struct GroupState {
   GroupState(const Engine* engine_, mt_group* group_, int rank_, int size_, Device device_,
              std::string name_, std::vector<int> world_ranks_, std::shared_ptr<Session> session_);
@@ -110,6 +120,9 @@ struct GroupState {
   std::atomic<uint64_t> splits{0};
   std::unique_ptr<Worker> worker;
   void* stream = nullptr;  // of asynchronous calls on a device
+  // What replays of the graph do that is being captured; the number of the capture.
+  uint64_t capture = 0;
+  std::shared_ptr<Call> replayed;
 
   // Of the last call; for the session's thread.
   std::mutex progress_mutex;
@@ -131,16 +144,6 @@ struct GroupState {
 
 // The store's key under which a rank that ends a group says why, before it does.
 std::string failure_key(const GroupState& state);
-
-// What ranks that make a call must agree on.
-struct Call {
-  Signature signature = {};
-  std::vector<int> peers = {};  // of messages, which only these ranks and this one know of
-  // Numbers of elements of parts, one for each rank: equal on all; or, what this rank sends is what
-  // the others expect.
-  std::vector<int64_t> parts = {}, sent = {}, expected = {};
-  CallSite site = {};  // set by run_call, if the program notes it
-};
 
 // Exchanges what ranks must agree on, before a call, and throws Error(kValue) on all of them if
 // they do not. Returns the engine's status.

@@ -1,11 +1,13 @@
 #include "mytorch/nn/parallel/distributed_data_parallel.h"
 
 #include <algorithm>
+#include <memory>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "core/runtime/stream_capture.h"
+#include "core/tensor/capture_layer.h"
 #include "core/types/errors.h"
 #include "mytorch/autograd.h"
 #include "mytorch/autograd/callback.h"
@@ -22,6 +24,22 @@
 #include "mytorch/ops/zeros.h"
 
 namespace mytorch::nn {
+
+namespace {
+
+// Whether gradients are reduced, and whether in join(): compiled functions depend on both.
+class ReducerMode final : public StateCell {
+ public:
+  ReducerMode()
+      : StateCell(kSync, "no_sync() or join() of a DistributedDataParallel has begun or ended") {}
+  void set(int8_t number) override { value = number; }
+  bool sync() const { return (value & kSync) != 0; }
+  bool joining() const { return (value & kJoining) != 0; }
+
+  static constexpr int8_t kSync = 1, kJoining = 2;
+};
+
+}  // namespace
 
 struct DistributedDataParallel::Reducer {
   struct Bucket {
@@ -48,8 +66,8 @@ struct DistributedDataParallel::Reducer {
   std::vector<bool> anywhere;  // used by any rank
   size_t next = 0;             // bucket to be reduced
   bool rebuilt = false;
-  bool sync = true;
-  bool joining = false;
+  std::shared_ptr<ReducerMode> mode = std::make_shared<ReducerMode>();
+  bool in_graph = false;  // whether this backward is recorded, with its reductions
   JoinOptions join_options;
   // With static_graph: how often each parameter gets a gradient, in the first backward and in this
   // one, and the parameters in the order of the first one's gradients.
@@ -100,12 +118,24 @@ struct DistributedDataParallel::Reducer {
     }
   }
 
+  bool joining() const { return mode->joining(); }
+  void set_mode(int8_t flag, bool on) {
+    mode->value = static_cast<int8_t>(on ? mode->value | flag : mode->value & ~flag);
+    if (recording_graph()) capture_table->sets(mode);
+  }
+  void note_mode_read() const {
+    if (recording_graph()) capture_table->reads(mode);
+  }
+
   // A parameter has its gradient.
   void arrived(size_t number) {
-    if (!sync) return;
+    note_mode_read();
+    if (!mode->sync()) return;
     // Before anything is noted: a refusal in the middle of a backward would spoil the next one.
     if (order.empty() && !begun) {
-      if (const char* why = not_in_graphs()) check_effect("DistributedDataParallel", why);
+      const char* why = not_in_graphs();
+      if (why != nullptr) check_effect("DistributedDataParallel", why);
+      in_graph = why == nullptr && recording_graph();
     }
     if (options.static_graph) {
       arrived_again(number);
@@ -135,7 +165,7 @@ struct DistributedDataParallel::Reducer {
   // Returns what a graph cannot repeat, or null.
   const char* not_in_graphs() const {
     if (options.hook) return "reduces gradients by a hook";
-    if (joining) return "reduces gradients within join()";
+    if (joining()) return "reduces gradients within join()";
     if (options.static_graph) {
       return expected.empty() ? "reduces the gradients of a first backward, which tells what "
                                 "static_graph keeps: make one step before"
@@ -235,7 +265,7 @@ struct DistributedDataParallel::Reducer {
     came[number] = true;
     if (parameters[number].grad().defined()) {
       used[number] = true;
-    } else if (!recording_graph()) {
+    } else if (!in_graph) {
       const NoGradGuard no_grad;
       const auto [index, member] = places[number];
       buckets[index].views[member].zero_();
@@ -282,12 +312,12 @@ struct DistributedDataParallel::Reducer {
   }
 
   void reduce(Bucket& bucket) {
-    if (recording_graph()) {
+    if (in_graph) {
       reduce_in_graph(bucket);
       return;
     }
     take_gradients(bucket);
-    const bool all = !joining || !join_options.average_over_active || active == group.size();
+    const bool all = !joining() || !join_options.average_over_active || active == group.size();
     const double scale = 1.0 / (all ? group.size() : active);
     if (options.hook) {
       bucket.complete = options.hook(group, described(bucket), scale);
@@ -317,15 +347,14 @@ struct DistributedDataParallel::Reducer {
       if (bucket.complete) std::exchange(bucket.complete, nullptr)();
       bucket.ready = 0;
     }
-    const bool recorded = recording_graph();
-    if (!recorded && (options.find_unused_parameters || options.static_graph)) share_used();
+    if (!in_graph && (options.find_unused_parameters || options.static_graph)) share_used();
     next = 0;
     begun = false;
     came.assign(parameters.size(), false);
     unused.assign(parameters.size(), false);
     used.assign(parameters.size(), false);
-    // Not in a function that is recorded: the other ranks may be replaying it.
-    if (!recorded && !std::exchange(rebuilt, true)) rebuild();
+    // Never once a graph has the buckets: other ranks may be replaying it.
+    if (!std::exchange(rebuilt, true) && !in_graph) rebuild();
     order.clear();
   }
 
@@ -377,7 +406,7 @@ struct DistributedDataParallel::Reducer {
   Step announce(bool trains) {
     const Tensor mine = mytorch::empty({2}, kInt32);
     mine.data<int32_t>()[0] = trains ? 1 : 0;
-    mine.data<int32_t>()[1] = trains && sync ? 1 : 0;
+    mine.data<int32_t>()[1] = trains && mode->sync() ? 1 : 0;
     const Tensor all = mytorch::empty({2 * int64_t{group.size()}}, kInt32, group.device());
     group.all_gather(all, mine.to(group.device()));
     const std::vector<int32_t> flags = all.to_vector<int32_t>();
@@ -398,6 +427,7 @@ struct DistributedDataParallel::Reducer {
   // Takes part in a step of the others.
   void follow(const Step& step, bool training) {
     const NoGradGuard no_grad;
+    in_graph = false;
     if (options.broadcast_buffers && training) {
       for (const Tensor& buffer : buffers) group.broadcast(buffer, source);
     }
@@ -494,6 +524,7 @@ DistributedDataParallel::DistributedDataParallel(Module& module,
 }
 
 DistributedDataParallel::~DistributedDataParallel() {
+  reducer_->mode->value = StateCell::kGone;
   for (size_t i = 0; i < reducer_->hooks.size(); ++i) {
     reducer_->parameters[i].remove_hook(reducer_->hooks[i]);
   }
@@ -502,11 +533,12 @@ DistributedDataParallel::~DistributedDataParallel() {
 void DistributedDataParallel::begin() {
   Reducer& r = *reducer_;
   r.check_complete();
-  if (r.joining) r.announce(true);
+  r.note_mode_read();
+  if (r.joining()) r.announce(true);
   if (!r.options.broadcast_buffers || !module_.training()) return;
   const NoGradGuard no_grad;
   for (const Tensor& buffer : r.buffers) {
-    if (recording_graph()) {
+    if (recording_graph() && !r.joining()) {
       buffer.copy_(mytorch::broadcast(buffer, r.source, r.group));
     } else {
       r.group.broadcast(buffer, r.source);
@@ -516,7 +548,8 @@ void DistributedDataParallel::begin() {
 
 void DistributedDataParallel::find_unused(const std::vector<Tensor>& results) {
   Reducer& r = *reducer_;
-  if (!r.options.find_unused_parameters || r.options.static_graph || !grad_enabled() || !r.sync) {
+  if (!r.options.find_unused_parameters || r.options.static_graph || !grad_enabled() ||
+      !r.mode->sync()) {
     return;
   }
   std::unordered_set<const autograd::Node*> seen;
@@ -539,9 +572,9 @@ void DistributedDataParallel::find_unused(const std::vector<Tensor>& results) {
 
 void DistributedDataParallel::join(const std::function<void()>& training, JoinOptions options) {
   Reducer& r = *reducer_;
-  if (r.joining) fail(ErrorCode::kValue, "[DistributedDataParallel] join is called inside join");
+  if (r.joining()) fail(ErrorCode::kValue, "[DistributedDataParallel] join is called inside join");
   r.join_options = options;
-  r.joining = true;
+  r.set_mode(ReducerMode::kJoining, true);
   try {
     training();
     r.check_complete();
@@ -556,10 +589,10 @@ void DistributedDataParallel::join(const std::function<void()>& training, JoinOp
     }
     for (const Tensor& buffer : r.buffers) r.group.broadcast(buffer, r.source);
   } catch (...) {
-    r.joining = false;
+    r.set_mode(ReducerMode::kJoining, false);
     throw;
   }
-  r.joining = false;
+  r.set_mode(ReducerMode::kJoining, false);
   r.source = 0;
   r.active = r.group.size();
 }
@@ -569,7 +602,11 @@ int64_t DistributedDataParallel::num_buckets() const {
 }
 
 DistributedDataParallel::NoSync::NoSync(DistributedDataParallel& model)
-    : model_(model), saved_(std::exchange(model.reducer_->sync, false)) {}
-DistributedDataParallel::NoSync::~NoSync() { model_.reducer_->sync = saved_; }
+    : model_(model), saved_(model.reducer_->mode->sync()) {
+  model.reducer_->set_mode(ReducerMode::kSync, false);
+}
+DistributedDataParallel::NoSync::~NoSync() {
+  model_.reducer_->set_mode(ReducerMode::kSync, saved_);
+}
 
 }  // namespace mytorch::nn

@@ -43,8 +43,8 @@ struct Communicator {
   int32_t ranks = 1;
   int device = 0;
   std::atomic<bool> aborted{false};
-  bool grouping = false;  // between `begin` and `end`
-  void* flag = nullptr;   // a byte for barriers, in device memory
+  int open_groups = 0;   // between `begin` and `end`, which nest
+  void* flag = nullptr;  // a byte for barriers, in device memory
 };
 Communicator& of(mt_group* group) { return *reinterpret_cast<Communicator*>(group); }
 
@@ -181,17 +181,24 @@ size_t number(int64_t count, const Elements& elements) {
 }
 cudaStream_t stream_of(const mt_comm_call* call) { return static_cast<cudaStream_t>(call->stream); }
 
+// NCCL's groups are the thread's: left open, they would take in other communicators' calls.
+void close_groups(Communicator& self) {
+  for (; self.open_groups > 0; --self.open_groups) nccl.ncclGroupEnd();
+}
+
 template <class Work>
 int run(mt_group* group, Work work) {
   return guarded_comm(host, [&]() -> int {
     Communicator& self = of(group);
-    if (self.aborted) return MT_COMM_ABORTED;
+    if (self.aborted) {
+      close_groups(self);
+      return MT_COMM_ABORTED;
+    }
     const OnDevice here(self.device);
     try {
       work(self);
     } catch (...) {
-      // NCCL's group is the thread's: left open, it would take in other communicators' calls.
-      if (std::exchange(self.grouping, false)) nccl.ncclGroupEnd();
+      close_groups(self);
       throw;
     }
     return MT_OK;
@@ -388,13 +395,13 @@ int nccl_recv(void*, mt_group* group, void* data, int64_t count, mt_dtype dtype,
 int nccl_begin(void*, mt_group* group) {
   return run(group, [](Communicator& self) {
     check(nccl.ncclGroupStart(), self.comm, "ncclGroupStart");
-    self.grouping = true;
+    ++self.open_groups;
   });
 }
 
 int nccl_end(void*, mt_group* group, const mt_comm_call*) {
   return run(group, [](Communicator& self) {
-    self.grouping = false;
+    --self.open_groups;
     check(nccl.ncclGroupEnd(), self.comm, "ncclGroupEnd");
   });
 }

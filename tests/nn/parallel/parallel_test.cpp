@@ -195,6 +195,102 @@ TEST(DistributedDataParallel, RanksNeedNotRecordInTheSameStep) {
   });
 }
 
+// Gradients that are added up without being reduced belong to another recording.
+TEST(DistributedDataParallel, CompiledStepsFollowNoSync) {
+  distributed::run_local(2, [](const distributed::Group& world) {
+    Net net, one;
+    set_parameters(net, 0);
+    set_parameters(one, 0);
+    DistributedDataParallel parallel(net);
+    auto step = mytorch::compile([&](const Tensor& x, const Tensor& y) {
+      const Tensor loss = cross_entropy(parallel(x), y);
+      loss.backward();
+      return loss.detach();
+    });
+    for (int round = 0; round < 4; ++round) {
+      net.zero_grad();
+      one.zero_grad();
+      for (int part = 0; part < 3; ++part) {
+        const Data mine = batch(3 * round + part, world.rank() * 4, 4);
+        if (part < 2) {
+          const auto no_sync = parallel.no_sync();
+          (void)step(mine.x, mine.y);
+        } else {
+          (void)step(mine.x, mine.y);
+        }
+        for (const int64_t rank : {0, 1}) {
+          const Data data = batch(3 * round + part, rank * 4, 4);
+          (cross_entropy(one(data.x), data.y) * 0.5).backward();
+        }
+      }
+      for (size_t i = 0; i < net.parameters().size(); ++i) {
+        ranks::expect_close(net.parameters()[i].grad(), one.parameters()[i].grad(), 1e-5,
+                            "gradients of round " + std::to_string(round));
+      }
+    }
+    ranks::expect(step.stats().replayed > 0, "nothing was replayed");
+  });
+}
+
+TEST(DistributedDataParallel, HooksRunInEachCallOfAStepWithBreaks) {
+  distributed::run_local(2, [](const distributed::Group& world) {
+    Net net;
+    set_parameters(net, 0);
+    int64_t calls = 0;
+    DistributedDataParallel parallel(
+        net,
+        {.hook = [&calls](const distributed::Group& group, const GradBucket& bucket, double scale) {
+          ++calls;
+          return compress_bf16(group, bucket, scale);
+        }});
+    auto step = mytorch::compile(
+        [&](const Tensor& x, const Tensor& y) {
+          const Tensor loss = cross_entropy(parallel(x), y);
+          loss.backward();
+          return loss.detach();
+        },
+        {.allow_breaks = true});
+    for (int i = 0; i < 5; ++i) {
+      const Data data = batch(i, world.rank() * 4, 4);
+      net.zero_grad();
+      (void)step(data.x, data.y);
+      ranks::expect(calls == (i + 1) * parallel.num_buckets(), "the hook was not called");
+    }
+  });
+}
+
+// One rank uses a parameter that the other one does not.
+TEST(DistributedDataParallel, FindsUnusedParametersInAStepWithBreaks) {
+  distributed::run_local(2, [](const distributed::Group& world) {
+    for (const bool with_breaks : {false, true}) {
+      Net net;
+      set_parameters(net, 0);
+      DistributedDataParallel parallel(net, {.find_unused_parameters = true});
+      const auto function = [&](const Tensor& x, const Tensor& y) {
+        parallel.begin();
+        const Tensor hidden = tanh(net.hidden(x));
+        const Tensor used = world.rank() == 1 ? relu(net.middle(hidden)) : hidden;
+        const Tensor result = net.output(used);
+        parallel.find_unused({result});
+        const Tensor loss = cross_entropy(result, y);
+        loss.backward();
+        return loss.detach();
+      };
+      auto step = mytorch::compile(function, {.allow_breaks = true});
+      for (int i = 0; i < 4; ++i) {
+        const Data data = batch(i, world.rank() * 4, 4);
+        net.zero_grad();
+        (void)(with_breaks ? step(data.x, data.y) : function(data.x, data.y));
+        const Tensor grad = net.middle.weight.grad();
+        ranks::expect(grad.defined(), "no gradient of the other rank");
+        const Tensor mean = grad.clone();
+        world.all_reduce(mean, {distributed::ReduceOp::kAverage});
+        ranks::expect_close(mean, grad, 1e-6, "the ranks have different gradients");
+      }
+    }
+  });
+}
+
 TEST(DistributedDataParallel, SaysWhatAGraphCannotRepeat) {
   distributed::run_local(2, [](const distributed::Group& world) {
     const std::vector<std::pair<DistributedDataParallelOptions, std::string>> cases = {
