@@ -7,7 +7,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "distributed/engines/mpi/types.h"
@@ -46,10 +48,26 @@ struct Communicator {
 };
 inline Communicator& of(mt_group* group) { return *reinterpret_cast<Communicator*>(group); }
 
-// Waits for requests. After a deadline they are left to MPI, and the group is dead.
-inline int finish(Communicator& self, std::vector<MPI_Request> requests, const mt_comm_call& call) {
-  using Clock = std::chrono::steady_clock;
-  const auto deadline = Clock::now() + std::chrono::nanoseconds(call.timeout_ns);
+// Memory that MPI reads and writes during calls. It is freed once they have finished; after a
+// deadline, an abort or an error it is left to MPI, which may still use it.
+template <class T>
+class Lent {
+ public:
+  explicit Lent(T value) : value_(std::make_unique<T>(std::move(value))) {}
+  ~Lent() { (void)value_.release(); }
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+  T* operator->() const { return value_.get(); }
+  void finished() { value_ = nullptr; }
+
+ private:
+  std::unique_ptr<T> value_;
+};
+
+// Waits until requests have finished or `over()`, which is asked now and then. Returns whether they
+// have finished; otherwise they are left to MPI.
+template <class Over>
+bool finish_unless(std::vector<MPI_Request> requests, Over over) {
   for (int64_t spins = 0;; ++spins) {
     int done = 0;
     {
@@ -58,21 +76,32 @@ inline int finish(Communicator& self, std::vector<MPI_Request> requests, const m
                         MPI_STATUSES_IGNORE),
             "MPI_Testall");
     }
-    if (done != 0) return MT_OK;
-    if (self.aborted) {
-      any_failed = true;
-      return MT_COMM_ABORTED;
-    }
+    if (done != 0) return true;
     // Processes may share processors, so waiting gives way to the others.
     if (spins % 64 == 63) {
       sched_yield();
-      if (call.timeout_ns > 0 && Clock::now() >= deadline) {
-        self.aborted = true;
-        any_failed = true;
-        return MT_COMM_TIMEOUT;
-      }
+      if (!over()) continue;
+      any_failed = true;
+      return false;
     }
   }
+}
+
+// Waits for requests. After a deadline they are left to MPI, and the group is dead.
+inline int finish(Communicator& self, std::vector<MPI_Request> requests, const mt_comm_call& call) {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + std::chrono::nanoseconds(call.timeout_ns);
+  int status = MT_OK;
+  finish_unless(std::move(requests), [&] {
+    if (self.aborted) {
+      status = MT_COMM_ABORTED;
+    } else if (call.timeout_ns > 0 && Clock::now() >= deadline) {
+      self.aborted = true;
+      status = MT_COMM_TIMEOUT;
+    }
+    return status != MT_OK;
+  });
+  return status;
 }
 
 // Starts a call by start(communicator, &request) and waits for it.

@@ -266,7 +266,10 @@ int split(void* self, mt_group* group, int32_t color, int32_t key, const mt_comm
 
 // Freeing a communicator is collective, so it is left to MPI_Finalize.
 void destroy(void*, mt_group* group) { delete &of(group); }
-void abort_group(void*, mt_group* group) { of(group).aborted = true; }
+void abort_group(void*, mt_group* group) {
+  of(group).aborted = true;
+  any_failed = true;
+}
 int async_error(void*, mt_group* group) {
   return of(group).aborted ? int{MT_COMM_ABORTED} : int{MT_OK};
 }

@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -21,7 +22,8 @@ namespace {
 
 constexpr int kRequestTag = 0, kDataTag = 1, kReplyTag = 2;
 constexpr mt_dtype kByte{MT_UINT, 8, 1};
-constexpr mt_comm_call kNoDeadline{sizeof(mt_comm_call), nullptr, 0};
+// How long an answer that is under way has to finish when its window goes.
+constexpr std::chrono::seconds kGrace(1);
 
 // What a rank asks for. Plain bytes; the ranks run the same program.
 struct Request {
@@ -55,18 +57,20 @@ class MessageWindow : public Window {
     const bool fetches = what.kind == WindowCall::kAccumulate && what.result != nullptr;
     const Request request{what.offset,       what.count, what.reduction.scale, what.kind,
                           what.reduction.op, what.dtype, fetches ? 1 : 0};
+    Lent<Question> question(Question{request});
     std::vector<MPI_Request> requests;
-    char done = 0;
-    send(&request, sizeof(request), kByte, what.owner, kRequestTag, &requests);
+    send(&question->request, sizeof(Request), kByte, what.owner, kRequestTag, &requests);
     if (what.kind != WindowCall::kGet) {
       send(what.data, what.count, what.dtype, what.owner, kDataTag, &requests);
     }
     if (what.result != nullptr) {
       receive(what.result, what.count, what.dtype, what.owner, kReplyTag, &requests);
     } else {
-      receive(&done, 1, kByte, what.owner, kReplyTag, &requests);
+      receive(&question->done, 1, kByte, what.owner, kReplyTag, &requests);
     }
-    return finish(group_, std::move(requests), call);
+    const int status = finish(group_, std::move(requests), call);
+    if (status == MT_OK) question.finished();
+    return status;
   }
 
   int free(const mt_comm_call&) override {
@@ -77,8 +81,18 @@ class MessageWindow : public Window {
   }
 
  private:
+  // Aligned for any type.
   struct alignas(64) Block {
     char bytes[64];
+  };
+  // What MPI uses of a call, beside its operands, and of its answer.
+  struct Question {
+    Request request;
+    char done = 0;
+  };
+  struct Answer {
+    Request request = {};
+    std::unique_ptr<Block[]> data = nullptr, result = nullptr;
   };
 
   void send(const void* data, int64_t count, mt_dtype dtype, int to, int tag,
@@ -111,8 +125,20 @@ class MessageWindow : public Window {
     }
   }
 
-  // Answers one request, if there is one. The thread waits without a deadline: who asks has one,
-  // and the end of the group ends both.
+  // Waits for the messages of an answer, without a deadline: who asks has one, and the end of the
+  // group ends both. When the window or the process goes, nobody may ever finish them.
+  bool finish_answer(std::vector<MPI_Request>& requests) {
+    using Clock = std::chrono::steady_clock;
+    std::optional<Clock::time_point> until;
+    return finish_unless(std::exchange(requests, {}), [&] {
+      if (group_.aborted) return true;
+      if (!stopping_ && !leaving) return false;
+      if (!until.has_value()) until = Clock::now() + kGrace;
+      return Clock::now() >= *until;
+    });
+  }
+
+  // Answers one request, if there is one.
   bool answer() {
     int there = 0;
     MPI_Status status;
@@ -122,44 +148,37 @@ class MessageWindow : public Window {
     }
     if (there == 0) return false;
     const int from = status.MPI_SOURCE;
-    Request request{};
-    const auto finish_all = [&](std::vector<MPI_Request>& requests) {
-      return finish(group_, std::move(requests), kNoDeadline) == MT_OK;
-    };
+    Lent<Answer> lent(Answer{});
     std::vector<MPI_Request> requests;
-    receive(&request, sizeof(request), kByte, from, kRequestTag, &requests);
-    if (!finish_all(requests)) return false;
+    receive(&lent->request, sizeof(Request), kByte, from, kRequestTag, &requests);
+    if (!finish_answer(requests)) return false;
+    const Request request = lent->request;
     const size_t bytes = sdk::bytes_of(request.count, request.dtype);
     const bool writes = request.kind != WindowCall::kGet;
     const bool returns = !writes || request.fetches != 0;
-    // Aligned for any type.
-    auto data = std::make_unique_for_overwrite<Block[]>(writes ? bytes / 64 + 1 : 0);
-    auto result = std::make_unique_for_overwrite<Block[]>(returns ? bytes / 64 + 1 : 0);
-    requests.clear();
-    if (writes) receive(data.get(), request.count, request.dtype, from, kDataTag, &requests);
-    if (!finish_all(requests)) return give_up(data, result);
+    lent->data = std::make_unique_for_overwrite<Block[]>(writes ? bytes / 64 + 1 : 0);
+    lent->result = std::make_unique_for_overwrite<Block[]>(returns ? bytes / 64 + 1 : 0);
+    void* const data = lent->data.get();
+    void* const result = lent->result.get();
+    if (writes) receive(data, request.count, request.dtype, from, kDataTag, &requests);
+    if (!finish_answer(requests)) return false;
     WindowCall what{static_cast<WindowCall::Kind>(request.kind),
                     group_.rank,
                     request.offset,
                     request.count,
                     request.dtype,
-                    data.get(),
-                    returns ? result.get() : nullptr,
+                    data,
+                    returns ? result : nullptr,
                     {sizeof(mt_reduction), request.op, 0, request.scale}};
     apply(what);
-    requests.clear();
     if (returns) {
-      send(result.get(), request.count, request.dtype, from, kReplyTag, &requests);
+      send(result, request.count, request.dtype, from, kReplyTag, &requests);
     } else {
       send("", 1, kByte, from, kReplyTag, &requests);
     }
-    return finish_all(requests) || give_up(data, result);
-  }
-  // Leaves memory to MPI, which may still use it.
-  static bool give_up(std::unique_ptr<Block[]>& data, std::unique_ptr<Block[]>& result) {
-    (void)data.release();
-    (void)result.release();
-    return false;
+    if (!finish_answer(requests)) return false;
+    lent.finished();
+    return true;
   }
 
   void serve() {
@@ -177,6 +196,7 @@ class MessageWindow : public Window {
       // The next call of this rank throws it. Those of the others end at their deadline.
       const std::lock_guard<std::mutex> lock(memory_);
       error_ = std::current_exception();
+      any_failed = true;
     }
     --serving;
   }

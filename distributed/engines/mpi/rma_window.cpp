@@ -224,13 +224,17 @@ bool may_try(Communicator& group) {
 
 // Returns whether it holds on all ranks.
 int agree(Communicator& group, bool mine, const mt_comm_call& call, bool* all) {
-  int given = mine ? 1 : 0, least = 0;
+  struct Votes {
+    int given, least;
+  };
+  Lent<Votes> votes(Votes{mine ? 1 : 0, 0});
   MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Iallreduce(&given, &least, 1, MPI_INT, MPI_MIN, group.comm, &request),
+  check(MPI_Iallreduce(&votes->given, &votes->least, 1, MPI_INT, MPI_MIN, group.comm, &request),
         "MPI_Iallreduce");
-  const int status = finish(group, {request}, call);
-  *all = least != 0;
-  return status;
+  if (const int status = finish(group, {request}, call)) return status;
+  *all = votes->least != 0;
+  votes.finished();
+  return MT_OK;
 }
 
 }  // namespace
