@@ -162,8 +162,10 @@ Work run_call(const std::shared_ptr<GroupState>& state, Call call, Start start,
               std::vector<Tensor> kept, std::function<void()> finish, bool async);
 
 // Runs a one-sided call on the window of rank `owner`, and turns its status into an Error. Unlike
-// the calls above, it is made by any thread, beside others, and has no number.
-void run_on_window(GroupState& state, const Signature& signature, int owner, const Start& start);
+// the calls above, it is made by any thread, beside others, and has no number. `operands` is the
+// memory that the engine uses.
+void run_on_window(GroupState& state, const Signature& signature, int owner, const Start& start,
+                   const std::vector<Tensor>& operands);
 
 // The circumstances of a call that is made now.
 mt_comm_call call_of(const GroupState& state, void* stream);

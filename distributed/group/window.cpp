@@ -1,6 +1,8 @@
 // One-sided calls: their checks, and how they end.
 #include "mytorch/distributed/window.h"
 
+#include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -31,14 +33,50 @@ struct Window::State {
   }
 };
 
-void run_on_window(GroupState& state, const Signature& signature, int owner, const Start& start) {
+namespace {
+
+// Whether this thread asks again and again. Then calls that succeed are not recorded, because they
+// would soon be the only ones.
+thread_local bool polling = false;
+
+class Polling {
+ public:
+  Polling() : before_(std::exchange(polling, true)) {}
+  ~Polling() { polling = before_; }
+  Polling(const Polling&) = delete;
+  Polling& operator=(const Polling&) = delete;
+
+ private:
+  const bool before_;
+};
+
+// Keeps the operands of a call that failed for ever. After a deadline or an abort, the engine may
+// still read and write them: nothing tells MPI to stop. The group has failed, so these are few.
+void keep_for_ever(const std::vector<Tensor>& operands) {
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<Tensor>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  kept->insert(kept->end(), operands.begin(), operands.end());
+}
+
+}  // namespace
+
+void run_on_window(GroupState& state, const Signature& signature, int owner, const Start& start,
+                   const std::vector<Tensor>& operands) {
   check_alive(state, signature.op);
   CallName name{.number = state.sequence, .signature = signature, .owner = owner};
   if (state.session != nullptr && state.session->notes_callers()) name.site = CallSite::here();
-  const uint64_t record = recorder().start(state.name, state.rank, name);
+  std::optional<uint64_t> record;
+  if (!polling) record = recorder().start(state.name, state.rank, name);
   take_host_error();
   const int status = start(call_of(state, nullptr));
-  recorder().finish(record, status == MT_OK ? CallState::kDone : CallState::kFailed);
+  if (status != MT_OK) keep_for_ever(operands);
+  if (!record.has_value() && status != MT_OK) {
+    record = recorder().start(state.name, state.rank, name);
+  }
+  if (record.has_value()) {
+    recorder().finish(*record, status == MT_OK ? CallState::kDone : CallState::kFailed);
+  }
   if (status != MT_OK) fail_call(state, name, status);
 }
 
@@ -121,11 +159,13 @@ void Window::put(const Tensor& tensor, int owner, int64_t offset) const {
   GroupState& state = *self.group.state();
   check_place(tensor, state, self.bytes, owner, offset, op);
   const Buffer data(tensor, state, "tensor", op);
-  run_on_window(state, signature_for(op, tensor), owner, [&](const mt_comm_call& call) {
-    const mt_comm& comm = state.engine->comm;
-    return comm.window_put(comm.self, self.window, data.read(), tensor.nbytes(), owner, offset,
-                           &call);
-  });
+  run_on_window(state, signature_for(op, tensor), owner,
+                [&](const mt_comm_call& call) {
+                  const mt_comm& comm = state.engine->comm;
+                  return comm.window_put(comm.self, self.window, data.read(), tensor.nbytes(),
+                                         owner, offset, &call);
+                },
+                {data.memory()});
 }
 
 void Window::get(const Tensor& tensor, int owner, int64_t offset) const {
@@ -135,28 +175,40 @@ void Window::get(const Tensor& tensor, int owner, int64_t offset) const {
   GroupState& state = *self.group.state();
   check_place(tensor, state, self.bytes, owner, offset, op);
   const Buffer data(tensor, state, "tensor", op);
-  run_on_window(state, signature_for(op, tensor), owner, [&](const mt_comm_call& call) {
-    const mt_comm& comm = state.engine->comm;
-    return comm.window_get(comm.self, self.window, data.write(), tensor.nbytes(), owner, offset,
-                           &call);
-  });
+  run_on_window(state, signature_for(op, tensor), owner,
+                [&](const mt_comm_call& call) {
+                  const mt_comm& comm = state.engine->comm;
+                  return comm.window_get(comm.self, self.window, data.write(), tensor.nbytes(),
+                                         owner, offset, &call);
+                },
+                {data.memory()});
   data.write_back()();
+}
+
+void Window::poll(const Tensor& tensor, int owner, int64_t offset) const {
+  const Polling quiet;
+  get(tensor, owner, offset);
 }
 
 namespace {
 
-void accumulate_into(GroupState& state, mt_window* window, const Tensor& tensor, void* before,
-                     int owner, int64_t offset, const mt_reduction& reduction, const char* op) {
+// `before` may be undefined.
+void accumulate_into(GroupState& state, mt_window* window, const Tensor& tensor,
+                     const Tensor& before, int owner, int64_t offset, const mt_reduction& reduction,
+                     const char* op) {
   const Buffer data(tensor, state, "tensor", op);
   Signature signature = signature_for(op, tensor);
   signature.reduction = reduction.op;
   signature.scale = reduction.scale;
-  run_on_window(state, signature, owner, [&](const mt_comm_call& call) {
-    const mt_comm& comm = state.engine->comm;
-    return comm.window_accumulate(comm.self, window, data.read(), before, tensor.numel(),
-                                  data.memory().impl()->abi.dl.dtype, &reduction, owner, offset,
-                                  &call);
-  });
+  void* const result = before.defined() ? before.impl()->abi.dl.data : nullptr;
+  run_on_window(state, signature, owner,
+                [&](const mt_comm_call& call) {
+                  const mt_comm& comm = state.engine->comm;
+                  return comm.window_accumulate(comm.self, window, data.read(), result,
+                                                tensor.numel(), data.memory().impl()->abi.dl.dtype,
+                                                &reduction, owner, offset, &call);
+                },
+                {data.memory(), before});
 }
 
 }  // namespace
@@ -168,7 +220,7 @@ void Window::accumulate(const Tensor& tensor, int owner, int64_t offset,
   State& self = checked(op);
   GroupState& state = *self.group.state();
   check_place(tensor, state, self.bytes, owner, offset, op);
-  accumulate_into(state, self.window, tensor, nullptr, owner, offset,
+  accumulate_into(state, self.window, tensor, Tensor(), owner, offset,
                   checked_reduction(tensor, state, reduction, offset, op), op);
 }
 
@@ -181,7 +233,7 @@ Tensor Window::get_accumulate(const Tensor& tensor, int owner, int64_t offset,
   check_place(tensor, state, self.bytes, owner, offset, op);
   const mt_reduction abi = checked_reduction(tensor, state, reduction, offset, op);
   const Tensor before = mytorch::empty(tensor.sizes(), tensor.dtype(), tensor.device());
-  accumulate_into(state, self.window, tensor, before.impl()->abi.dl.data, owner, offset, abi, op);
+  accumulate_into(state, self.window, tensor, before, owner, offset, abi, op);
   return before;
 }
 
@@ -193,8 +245,8 @@ int64_t Window::fetch_add(int64_t amount, int owner, int64_t offset) const {
 namespace {
 
 // Throws if a rank that is awaited since `begun` has left, for which the store is asked each
-// second, or if the deadline is over.
-void check_wait(GroupState& state, const char* op, int rank, Clock::time_point begun,
+// second, or if it has to come by the deadline, which is over.
+void check_wait(GroupState& state, const char* op, int rank, bool deadline, Clock::time_point begun,
                 Clock::time_point* asked) {
   const auto now = Clock::now();
   const CallName name{.number = state.sequence, .signature = signature_of(op), .awaited = rank};
@@ -206,15 +258,17 @@ void check_wait(GroupState& state, const char* op, int rank, Clock::time_point b
     }
   }
   const double timeout = state.session->timeout();
-  if (timeout > 0 && Seconds(now - begun).count() > timeout) {
+  if (deadline && timeout > 0 && Seconds(now - begun).count() > timeout) {
     fail_call(state, name, MT_COMM_TIMEOUT);
   }
 }
 
 }  // namespace
 
-void Window::wait(const char* op, const std::function<std::optional<int>()>& awaited) const {
+void Window::wait(const char* op, const std::function<std::optional<int>()>& awaited,
+                  bool deadline) const {
   const OutsideOfGraphs outside("Window::wait");
+  const Polling quiet;
   GroupState& state = *checked(op).group.state();
   const auto begun = Clock::now();
   auto asked = begun;  // whether the rank has left
@@ -223,7 +277,7 @@ void Window::wait(const char* op, const std::function<std::optional<int>()>& awa
     const std::optional<int> rank = awaited();
     if (!rank.has_value()) return;
     check_rank(*rank, state, "the awaited rank", op);
-    if (state.session != nullptr) check_wait(state, op, *rank, begun, &asked);
+    if (state.session != nullptr) check_wait(state, op, *rank, deadline, begun, &asked);
     if (spins < 100) {
       std::this_thread::yield();
     } else {
@@ -236,12 +290,12 @@ void Window::close() {
   const OutsideOfGraphs outside("Window::close");
   State& self = checked("Window::close");
   GroupState& state = *self.group.state();
-  mt_window* const window = std::exchange(self.window, nullptr);
   run_call(
       self.group.state(), {signature_of("window_free")},
       [&](const mt_comm_call& call) {
         const mt_comm& comm = state.engine->comm;
-        return comm.window_free(comm.self, window, &call);
+        // Not before: if the call is not made, the last copy of the window frees it.
+        return comm.window_free(comm.self, std::exchange(self.window, nullptr), &call);
       },
       {}, nullptr, false);
   state_ = nullptr;

@@ -1,6 +1,7 @@
 #include "mytorch/nn/parallel/parameter_server.h"
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -9,6 +10,7 @@
 #include "mytorch/grad_mode.h"
 #include "mytorch/ops/copy_.h"
 #include "mytorch/ops/empty.h"
+#include "mytorch/ops/full.h"
 #include "mytorch/ops/to.h"
 #include "mytorch/tensor_values.h"
 #include "nn/parallel/served_state.h"
@@ -49,7 +51,7 @@ ParameterServerOptions checked(ParameterServerOptions options) {
 Tensor ServedParameters::State::head_of(size_t server) const {
   const Layout& layout = layouts[server];
   const Tensor head = mytorch::empty({layout.head_bytes()}, kUInt8);
-  window.get(head, layout.rank, 0);
+  window.poll(head, layout.rank, 0);
   if (served::number_at(head, layout.state()) == served::kFailed) {
     fail(ErrorCode::kIo, "[ParameterServer] the server on rank ", layout.rank,
          " could not update its parameters: ", served::message_of(head, layout));
@@ -102,18 +104,21 @@ void ServedParameters::State::fetch_pages() {
   staleness = clock - slowest;
 }
 
-// Returns the gradients for a server, as its place has them.
-Tensor ServedParameters::State::pack(const Layout& layout) const {
+// Packs the gradients for all servers, as their places have them.
+void ServedParameters::State::pack() const {
   const NoGradGuard no_grad;
-  const Tensor to = sent.narrow(0, 0, layout.place_bytes());
-  for (size_t i = 0; i < layout.numbers.size(); ++i) {
-    const Tensor& parameter = shards.parameters()[layout.numbers[i]];
-    const Tensor gradient = parameter.grad();
-    static_cast<char*>(to.data_ptr())[i] = gradient.defined() ? 1 : 0;
-    if (!gradient.defined()) continue;
-    served::view_of(to, layout.gradients() + layout.offsets[i], parameter).copy_(gradient.detach());
+  for (size_t server = 0; server < layouts.size(); ++server) {
+    const Layout& layout = layouts[server];
+    const Tensor& to = sent[server];
+    for (size_t i = 0; i < layout.numbers.size(); ++i) {
+      const Tensor& parameter = shards.parameters()[layout.numbers[i]];
+      const Tensor gradient = parameter.grad();
+      static_cast<char*>(to.data_ptr())[i] = gradient.defined() ? 1 : 0;
+      if (!gradient.defined()) continue;
+      served::view_of(to, layout.gradients() + layout.offsets[i], parameter)
+          .copy_(gradient.detach());
+    }
   }
-  return to;
 }
 
 // ---- both ----
@@ -165,14 +170,13 @@ ServedParameters::ServedParameters(const OptimizerShards& shards,
   std::vector<int> owners;
   for (size_t i = 0; i < parameters.size(); ++i) owners.push_back(shards.owner(i));
   self.layouts = served::layouts(parameters, owners, options.servers, options.workers.size());
-  int64_t page_bytes = 0, place_bytes = 0;
+  int64_t page_bytes = 0;
   for (const Layout& layout : self.layouts) {
     if (layout.rank == group.rank()) self.mine = &layout;
     page_bytes = std::max(page_bytes, layout.page_bytes());
-    place_bytes = std::max(place_bytes, layout.place_bytes());
+    self.sent.push_back(served::memory(layout.place_bytes()));
   }
   self.received = served::memory(page_bytes);
-  self.sent = served::memory(place_bytes);
   const auto place = std::find(options.workers.begin(), options.workers.end(), group.rank());
   if (place != options.workers.end()) self.worker = place - options.workers.begin();
   self.window = distributed::Window(group, self.mine != nullptr ? self.mine->window_bytes() : 0);
@@ -236,8 +240,10 @@ void ServedParameters::push() {
          " is no worker: name it among the workers, or let it only pull and close");
   }
   self.wait_for("ParameterServer::push", self.needed(), self.clock);
-  for (const Layout& layout : self.layouts) {
-    self.window.put(self.pack(layout), layout.rank, layout.place(self.worker));
+  self.pack();  // before the first is sent: an error leaves all servers without these gradients
+  for (size_t server = 0; server < self.layouts.size(); ++server) {
+    const Layout& layout = self.layouts[server];
+    self.window.put(self.sent[server], layout.rank, layout.place(self.worker));
     self.window.fetch_add(1, layout.rank, layout.pushed(self.worker));
   }
   ++self.clock;
@@ -257,7 +263,7 @@ void ServedParameters::close() {
   }
   for (size_t server = 0; server < self.layouts.size(); ++server) {
     const Layout& layout = self.layouts[server];
-    self.window.wait(op, [&]() -> std::optional<int> {
+    const auto finished = [&]() -> std::optional<int> {
       const Tensor head = self.head_of(server);
       if (served::number_at(head, layout.state()) == served::kFinished) return std::nullopt;
       for (int64_t j = 0; j < layout.workers; ++j) {
@@ -266,7 +272,8 @@ void ServedParameters::close() {
         }
       }
       return layout.rank;
-    });
+    };
+    self.window.wait(op, finished, /*deadline=*/false);  // the others may train for long
   }
   self.fetch_pages();
   stop();
@@ -287,6 +294,24 @@ std::vector<int64_t> ServedParameters::clocks() const {
     }
   }
   return result;
+}
+
+void ServedParameters::agree(const char* op, const std::function<void()>& work) const {
+  const distributed::Group& group = state_->shards.group();
+  std::exception_ptr error;
+  try {
+    work();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  const int64_t mine = error != nullptr ? group.rank() : group.size();
+  const Tensor first = mytorch::full({1}, mine, kInt64, group.device());
+  group.all_reduce(first, {distributed::ReduceOp::kMin});
+  if (error != nullptr) std::rethrow_exception(error);
+  const int64_t failed = first.item<int64_t>();
+  if (failed == group.size()) return;
+  fail(ErrorCode::kValue, "[", op, "] rank ", failed,
+       " refuses its arguments, so no rank does anything: its own message says why");
 }
 
 void ServedParameters::meet() { state_->shards.group().barrier(); }

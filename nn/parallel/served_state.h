@@ -23,7 +23,8 @@ struct ServedParameters::State {
   const served::Layout* mine = nullptr;  // of this one
   int64_t worker = -1;                   // the place of this rank among the workers
   int64_t clock = 0, staleness = 0;
-  Tensor received, sent;  // a page and a place, of one server after the other
+  Tensor received;           // a page, of one server after the other
+  std::vector<Tensor> sent;  // a place of each server
 
   // Of this server. The mutex guards its values and its page.
   std::mutex mutex;
@@ -59,7 +60,7 @@ struct ServedParameters::State {
   Tensor page_of(const served::Layout& layout) const {
     return received.narrow(0, 0, layout.page_bytes());
   }
-  Tensor pack(const served::Layout& layout) const;
+  void pack() const;
 };
 
 }  // namespace mytorch::nn::detail

@@ -44,7 +44,7 @@ void ServedParameters::State::apply(const std::vector<int64_t>& workers) {
 // Does what can be done now, and returns whether there was anything.
 bool ServedParameters::State::serve_once() {
   const Tensor counters = mytorch::empty({mine->state()}, kUInt8);
-  window.get(counters, mine->rank, 0);
+  window.poll(counters, mine->rank, 0);
   const std::lock_guard<std::mutex> lock(mutex);
   std::vector<int64_t> ready;
   bool all = true, changed = false, finished = true;

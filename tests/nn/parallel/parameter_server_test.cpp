@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <string>
@@ -272,6 +273,28 @@ TEST(ParameterServer, WorkersMayHaveDifferentNumbersOfSteps) {
   }
 }
 
+// Who closes first waits for the others longer than the deadline of the group.
+TEST(ParameterServer, WorkersMayTrainLongAfterOneHasClosed) {
+  std::atomic<bool> closing = false;
+  distributed::run_local(
+      2,
+      [&](const distributed::Group& world) {
+        const Tensor p = mytorch::zeros({1}, kFloat64).requires_grad_();
+        ParameterServer<optim::SGD> server({p}, {.lr = 1}, {.staleness = kUnbounded});
+        if (world.rank() == 0) {
+          closing = true;
+        } else {
+          while (!closing) std::this_thread::yield();
+          std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+          p.set_grad(mytorch::ones({1}, kFloat64));
+          server.push();
+        }
+        server.close();
+        ranks::expect(p.detach().item<double>() == -1, p.detach().str());
+      },
+      1);
+}
+
 TEST(ParameterServer, ResumesFromItsState) {
   const std::vector<Tensor> expected = one_process(6);
   std::mutex mutex;
@@ -299,6 +322,16 @@ TEST(ParameterServer, ResumesFromItsState) {
     wrong.erase("parameter0.value");
     wrong["parameter1.value"] = mytorch::zeros({1});
     ranks::expect_error([&] { server.load_state_dict(wrong); }, ".value'");
+    // If one rank refuses its part, none takes its own.
+    const TensorMap before = server.state_dict();
+    ranks::expect_error([&] { server.load_state_dict(world.rank() == 1 ? wrong : saved); },
+                        world.rank() == 1 ? ".value'" : "rank 1 refuses its arguments");
+    const TensorMap after = server.state_dict();
+    ranks::expect(before.size() == after.size(), "a refused state was taken");
+    for (const auto& [name, tensor] : before) {
+      ranks::expect(after.count(name) == 1 && mytorch::equal(after.at(name), tensor),
+                    "a refused state changed " + name);
+    }
     server.load_state_dict(saved);
     work(server, net, 3, 6, world.rank(), world.size());
     server.close();

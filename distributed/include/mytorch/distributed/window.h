@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "mytorch/distributed.h"
 #include "mytorch/tensor.h"
@@ -34,6 +35,9 @@ class Window {
 
   void put(const Tensor& tensor, int owner, int64_t offset) const;
   void get(const Tensor& tensor, int owner, int64_t offset) const;
+  // The same, again and again: the flight recorder has only calls that fail, so that it keeps the
+  // others.
+  void poll(const Tensor& tensor, int owner, int64_t offset) const;
   // Combines the elements of a window with those of a tensor, of which only these are scaled.
   // Offsets are multiples of an element's size. There is no average.
   void accumulate(const Tensor& tensor, int owner, int64_t offset, Reduction reduction = {}) const;
@@ -45,8 +49,11 @@ class Window {
 
   // Returns when `awaited` returns no rank; until then it is called again and again, and returns a
   // rank that has not yet done what this one waits for. `op` begins the message of the Error(kIo)
-  // that names this rank, if it does not come by the group's deadline, dies or ends.
-  void wait(const char* op, const std::function<std::optional<int>()>& awaited) const;
+  // that names this rank, if it does not come by the group's deadline, dies or ends. What `awaited`
+  // calls is recorded as a poll is. Without `deadline`, a rank may take as long as it likes, but is
+  // still noticed when it dies or ends.
+  void wait(const char* op, const std::function<std::optional<int>()>& awaited,
+            bool deadline = true) const;
 
   // Frees the memory. Collective; the window is undefined afterwards. Without it, the last copy of
   // the window frees what belongs to this rank alone, and calls of other ranks on its memory may

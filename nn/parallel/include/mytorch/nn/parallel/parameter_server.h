@@ -58,6 +58,9 @@ class ServedParameters {
   void add_values(TensorMap* state) const;
   TensorMap check_values(const TensorMap& state) const;
   void set_values(const TensorMap& state);
+  // Collective. Does `work`; if it throws on a rank, all ranks throw: that one the same, and the
+  // others Error(kValue), which names it.
+  void agree(const char* op, const std::function<void()>& work) const;
   void meet();
 
  private:
@@ -125,8 +128,9 @@ class ParameterServer {
   void push() { served_.push(); }
   // Waits until the gradients that this worker has pushed are applied.
   void wait() { served_.wait(); }
-  // Ends the training: waits until all workers have closed, whose gradients then are all applied,
-  // and pulls. Others do not wait for a worker that has closed. Collective.
+  // Ends the training: waits until all workers have closed, however long they train, whose
+  // gradients then are all applied, and pulls. Others do not wait for a worker that has closed.
+  // Collective.
   void close() { served_.close(); }
 
   // The number of gradients that this worker has pushed, and how many fewer of another one the
@@ -156,10 +160,21 @@ class ParameterServer {
     return state;
   }
   // Takes this server's part of such a state, which may be that of all servers. Collective; no
-  // gradient is under way.
+  // gradient is under way. If a rank refuses its part, all ranks throw, and nothing changes.
   void load_state_dict(const TensorMap& state) {
     served_.between_steps([&] {
-      optimizer_.load_state_dict(shards_.with_own_names(served_.check_values(state)));
+      TensorMap before;
+      for (const auto& [name, tensor] : optimizer_.state_dict()) before[name] = tensor.clone();
+      bool taken = false;
+      try {
+        served_.agree("ParameterServer::load_state_dict", [&] {
+          optimizer_.load_state_dict(shards_.with_own_names(served_.check_values(state)));
+          taken = true;
+        });
+      } catch (...) {
+        if (taken) optimizer_.load_state_dict(before);
+        throw;
+      }
       served_.set_values(state);
     });
     served_.meet();
