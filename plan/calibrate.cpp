@@ -41,7 +41,7 @@ bool flag(const Json& object, const char* name, const std::string& where) {
   const auto found = object.find(name);
   if (found == object.end()) return false;
   if (!found->is_boolean()) {
-    fail(ErrorCode::kValue, "[plan] ", where, ": ", name, " is ", found->dump(),
+    fail(ErrorCode::kValue, "[plan] ", where, ": ", name, " is ", shown(*found),
          ": give true or false");
   }
   return found->get<bool>();

@@ -15,6 +15,7 @@ void check_step(const Captured& c, int64_t gpus, int zero) {
   const auto count = static_cast<int>(c.kernels.size());
   const auto in_range = [](int number, int end) { return number >= 0 && number < end; };
   bool right = c.update >= 0 && c.update <= count;
+  right = right && (c.update > 0 || c.buffers.empty());  // the first kernel waits for buffers
   for (const CapturedParameter& p : c.parameters) {
     right = right && in_range(p.gradient, c.update);
     for (const int use : p.uses) right = right && in_range(use, c.update);

@@ -45,9 +45,8 @@ struct Captured {
   std::vector<Kernel> kernels;
   int update = 0;  // number of the first kernel of the update; kernels.size() without one
   std::vector<CapturedParameter> parameters;
-  std::vector<double>
-      buffers;             // bytes of tensors that forward changes, such as statistics of norms
-  double state = 0;        // bytes of what the update keeps from step to step
+  std::vector<double> buffers;  // bytes of tensors that forward changes, as statistics of norms
+  double state = 0;             // bytes of what the update keeps from step to step
   double activations = 0;  // most bytes of results at one time, without gradients of parameters
   double inputs = 0;       // bytes
 };
@@ -57,7 +56,8 @@ struct Captured {
 // ended. Buckets of gradients are copied together and reduced as DistributedDataParallel does,
 // which also broadcasts buffers; with ZeRO 3, parameters are gathered in buckets, two of them ahead
 // of computation, in forward and again in backward. Throws Error(kValue) for kernels that are out
-// of range, for another stage, and for fewer than 1 or more than 2^20 GPUs.
+// of range, for buffers without a kernel before the update, for another stage, and for fewer than 1
+// or more than 2^20 GPUs.
 Plan plan_of(const Captured& captured, const Machine& machine, int64_t gpus, int zero);
 
 // All stages of ZeRO, or the given one, on all GPUs: what fits, the fastest first.

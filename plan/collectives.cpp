@@ -32,6 +32,9 @@ double ring_seconds(const Machine& machine, const Ranks& ranks, double bytes) {
   return ring.latency + bytes * (n - 1) / n / ring.bandwidth;
 }
 
+// Whether there is nothing to send, for which ranks do not even wait for each other.
+bool is_free(const Ranks& ranks, double bytes) { return ranks.size <= 1 || bytes <= 0; }
+
 const Curve* curve_of(const Machine& machine, const char* collective, const Ranks& ranks) {
   for (const Curve& curve : machine.curves) {
     if (curve.ranks == ranks && curve.collective == collective) return &curve;
@@ -52,23 +55,23 @@ double Curve::seconds(double bytes) const {
 }
 
 double all_gather_seconds(const Machine& machine, const Ranks& ranks, double bytes) {
-  if (ranks.size <= 1) return 0;
+  if (is_free(ranks, bytes)) return 0;
   if (const Curve* curve = curve_of(machine, "all_gather", ranks)) return curve->seconds(bytes);
   return ring_seconds(machine, ranks, bytes);
 }
 double reduce_scatter_seconds(const Machine& machine, const Ranks& ranks, double bytes) {
-  if (ranks.size <= 1) return 0;
+  if (is_free(ranks, bytes)) return 0;
   if (const Curve* curve = curve_of(machine, "reduce_scatter", ranks)) return curve->seconds(bytes);
   return ring_seconds(machine, ranks, bytes);
 }
 double all_reduce_seconds(const Machine& machine, const Ranks& ranks, double bytes) {
-  if (ranks.size <= 1) return 0;
+  if (is_free(ranks, bytes)) return 0;
   if (const Curve* curve = curve_of(machine, "all_reduce", ranks)) return curve->seconds(bytes);
   return 2 * ring_seconds(machine, ranks, bytes);
 }
 
 double broadcast_seconds(const Machine& machine, const Ranks& ranks, double bytes) {
-  if (ranks.size <= 1) return 0;
+  if (is_free(ranks, bytes)) return 0;
   if (const Curve* curve = curve_of(machine, "broadcast", ranks)) return curve->seconds(bytes);
   // Parts follow each other through the ring.
   const Ring ring = ring_of(machine, ranks);
@@ -76,7 +79,7 @@ double broadcast_seconds(const Machine& machine, const Ranks& ranks, double byte
 }
 
 double all_to_all_seconds(const Machine& machine, const Ranks& ranks, double bytes) {
-  if (ranks.size <= 1) return 0;
+  if (is_free(ranks, bytes)) return 0;
   if (const Curve* curve = curve_of(machine, "all_to_all", ranks)) return curve->seconds(bytes);
   const auto n = static_cast<double>(ranks.size);
   const auto on_node =
@@ -89,7 +92,7 @@ double all_to_all_seconds(const Machine& machine, const Ranks& ranks, double byt
 }
 
 double message_seconds(const Machine& machine, const Ranks& ranks, double bytes) {
-  if (ranks.size <= 1) return 0;
+  if (is_free(ranks, bytes)) return 0;
   if (const Curve* curve = curve_of(machine, "send_recv", ranks)) return curve->seconds(bytes);
   const Link& link = ranks.size <= machine.node / ranks.stride ? machine.inner : machine.outer;
   return link.latency + bytes / (link.bandwidth * link.efficiency);

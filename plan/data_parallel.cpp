@@ -54,7 +54,8 @@ class Exchange {
       const int count = static_cast<int>(units_.size());
       for (int i = 0; i < count; ++i) {
         const Unit& unit = units_[static_cast<size_t>(count - 1 - i)];
-        gradients.push_back({unit.*parameters * precision_.gradient, i});
+        const double bytes = unit.*parameters * precision_.gradient;
+        if (bytes > 0) gradients.push_back({bytes, i});
       }
       for (const Bucket& bucket : buckets_of(gradients, kFirstBucket, kBucket)) {
         found.push_back({zero_ == 0 ? all_reduce_seconds(machine_, ranks, bucket.bytes)

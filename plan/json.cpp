@@ -7,6 +7,18 @@
 #include "core/types/errors.h"
 
 namespace mytorch::plan {
+namespace {
+
+double positive_number(const Json& json, const char* name, const std::string& where) {
+  const double value = json.is_number() ? json.get<double>() : 0;
+  if (!(value > 0) || !std::isfinite(value)) {
+    fail(ErrorCode::kValue, "[plan] ", where, ": ", name, " is ", shown(json),
+         ": give a positive number");
+  }
+  return value;
+}
+
+}  // namespace
 
 Json read_json(const std::string& path) {
   std::ifstream file(path);
@@ -18,17 +30,16 @@ Json read_json(const std::string& path) {
   return json;
 }
 
+std::string shown(const Json& value) {
+  return value.is_primitive() ? value.dump() : absl::StrCat("an ", value.type_name());
+}
+
 double positive(const Json& object, const char* name, const std::string& where) {
   const auto found = object.is_object() ? object.find(name) : object.end();
   if (!object.is_object() || found == object.end()) {
     fail(ErrorCode::kValue, "[plan] ", where, " has no ", name);
   }
-  const double value = found->is_number() ? found->get<double>() : 0;
-  if (!(value > 0) || !std::isfinite(value)) {
-    fail(ErrorCode::kValue, "[plan] ", where, ": ", name, " is ", found->dump(),
-         ": give a positive number");
-  }
-  return value;
+  return positive_number(*found, name, where);
 }
 
 int64_t whole(const Json& object, const char* name, const std::string& where) {
@@ -45,7 +56,7 @@ std::vector<double> positives(const Json& object, const char* name, const std::s
     fail(ErrorCode::kValue, "[plan] ", where, " has no array ", name);
   }
   std::vector<double> values;
-  for (const Json& item : *found) values.push_back(positive({{name, item}}, name, where));
+  for (const Json& item : *found) values.push_back(positive_number(item, name, where));
   return values;
 }
 

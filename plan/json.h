@@ -13,6 +13,9 @@ using Json = nlohmann::json;
 // object or array.
 Json read_json(const std::string& path);
 
+// Returns a value for a message: of arrays and objects, which may be long and deep, the type alone.
+std::string shown(const Json& value);
+
 // Returns a positive, finite number of an object. Throws Error(kValue) if it is missing or is none.
 double positive(const Json& object, const char* name, const std::string& where);
 int64_t whole(const Json& object, const char* name, const std::string& where);

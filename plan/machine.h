@@ -92,7 +92,8 @@ double attention_seconds(const Gpu& gpu, double batch, double heads, double leng
 double stream_seconds(const Gpu& gpu, double bytes, int kernels);
 
 // Of collectives of `bytes`, the size of the whole tensor: as measured, or as a ring computes them,
-// whose slowest part decides; the GPUs of a node share the links of all of them.
+// whose slowest part decides; the GPUs of a node share the links of all of them. One rank, and no
+// bytes, take no time.
 double all_gather_seconds(const Machine& machine, const Ranks& ranks, double bytes);
 double reduce_scatter_seconds(const Machine& machine, const Ranks& ranks, double bytes);
 double all_reduce_seconds(const Machine& machine, const Ranks& ranks, double bytes);

@@ -50,7 +50,7 @@ Model read_config(const std::string& path) {
       const auto found = config.find(name);
       if (found == config.end() || found->is_null()) continue;
       if (!found->is_number_integer()) {
-        fail(ErrorCode::kValue, "[plan] ", path, ": ", name, " is ", found->dump(),
+        fail(ErrorCode::kValue, "[plan] ", path, ": ", name, " is ", shown(*found),
              ": it must be an integer");
       }
       return found->get<int64_t>();

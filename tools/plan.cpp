@@ -6,6 +6,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "bench/harness/graph_cost.h"
 #include "core/runtime/device_registry.h"
@@ -129,15 +130,21 @@ int print_plans(const PlanOptions& o, const Machine& machine) {
 }
 
 int print_graph_plans(const PlanOptions& o, const Machine& machine) {
-  for (const auto& [name, given] :
-       {std::pair{"--tp", o.wanted.tensor}, std::pair{"--pp", o.wanted.pipeline},
-        std::pair{"--cp", o.wanted.context}, std::pair{"--ep", o.wanted.expert},
-        std::pair{"--micro-batch", o.wanted.micro_batch},
-        std::pair{"--interleave", o.wanted.interleave}, std::pair{"--batch", o.batch},
-        std::pair{"--sequence", o.sequence}}) {
+  const std::pair<const char*, bool> options[] = {
+      {"--tp", o.wanted.tensor.has_value()},
+      {"--pp", o.wanted.pipeline.has_value()},
+      {"--cp", o.wanted.context.has_value()},
+      {"--ep", o.wanted.expert.has_value()},
+      {"--micro-batch", o.wanted.micro_batch.has_value()},
+      {"--interleave", o.wanted.interleave.has_value()},
+      {"--batch", o.batch.has_value()},
+      {"--sequence", o.sequence.has_value()},
+      {"--recompute", !o.recompute.empty()},
+      {"--fused-loss", o.fused_loss}};
+  for (const auto& [name, given] : options) {
     if (!given) continue;
     fail(ErrorCode::kValue, "[plan] ", name,
-         " divides a --model: a --graph is the step of each rank, for --dp and --zero");
+         " is for a --model: a --graph is the step of each rank, for --dp and --zero");
   }
   if (o.wanted.data && *o.wanted.data != o.wanted.gpus) {
     fail(ErrorCode::kValue, "[plan] --dp ", *o.wanted.data, " of ", o.wanted.gpus,

@@ -220,5 +220,22 @@ TEST(PlanMistakes, InFilesAreNamed) {
   }
 }
 
+TEST(PlanMistakes, InDeepListsAreNamed) {
+  const size_t depth = 100000;
+  const std::string deep = std::string(depth, '[') + std::string(depth, ']');
+  const File config(R"({"n_layer": )" + deep + "}");
+  expect_error([&] { find_model(config.path); }, "n_layer is an array: it must be an integer");
+  const File machine(R"({"gpu": {"teraflops": )" + deep + "}}");
+  expect_error([&] { read_machine(machine.path); }, "teraflops is an array: give a positive");
+  const File curve(
+      R"({"curves": [{"collective": "all_reduce", "ranks": 2, "stride": 1, "bytes": )" + deep +
+      R"(, "seconds": [1]}]})");
+  expect_error([&] { read_machine(curve.path); }, "bytes is an array: give a positive");
+  const std::string attention =
+      R"([{"kind": "attention", "batch": 1, "heads": 1, "length": 1, "width": 1, "seconds": 1, )";
+  const File point(attention + R"("causal": )" + deep + "}]");
+  expect_error([&] { read_points(point.path); }, "causal is an array: give true or false");
+}
+
 }  // namespace
 }  // namespace mytorch::plan

@@ -335,6 +335,10 @@ TEST(PlanCaptured, MistakesAreNamed) {
   wrong = plain_step();
   wrong.parameters[1].uses = {-1};
   expect_error([&] { plan_of(wrong, machine, 2, 0); }, "kernels it does not have");
+  wrong = Captured();  // buffers that nothing waits for
+  EXPECT_EQ(plan_of(wrong, machine, 2, 0).step.compute, 0);
+  wrong.buffers = {8};
+  expect_error([&] { plan_of(wrong, machine, 2, 0); }, "kernels it does not have");
 }
 
 }  // namespace

@@ -193,6 +193,8 @@ TEST(PlanStep, CollectivesTakeWhatTheirLinksAllow) {
   EXPECT_NEAR(all_gather_seconds(m, {2, 8}, 2e9), 10e-6 + 1e9 / 10e9, 1e-9);
   EXPECT_NEAR(all_gather_seconds(m, {16, 1}, 16e9), 14e-6 + 10e-6 + 15e9 / 80e9, 1e-9);
   EXPECT_EQ(all_gather_seconds(m, {1, 1}, 1e9), 0);
+  m.curves = {Curve{"broadcast", {8, 1}, {{8, 1}}}};
+  for (const auto& [name, seconds] : collectives()) EXPECT_EQ(seconds(m, {8, 1}, 0), 0) << name;
   EXPECT_NEAR(all_to_all_seconds(m, {16, 1}, 16e9), 8e9 / 10e9 + 10e-6, 1e-9);
   EXPECT_LT(message_seconds(m, {2, 4}, 1e9), message_seconds(m, {2, 8}, 1e9));
 }

@@ -189,6 +189,29 @@ TEST(PlanDataParallel, OfOneRankIsFree) {
   }
 }
 
+// What a unit does not have takes no latency either.
+TEST(PlanDataParallel, OfADenseUnitIsTheTimeOfItsOwnCollectives) {
+  Machine machine = slow_machine();
+  machine.inner.latency = 0.25;
+  const Ranks ranks{2, 1};
+  const Precision precision = {};
+  const double gradients = kParameters * precision.gradient;
+  const double gathered = all_gather_seconds(machine, ranks, kParameters * precision.parameter);
+  Layout layout;
+  layout.data = 2;
+  const auto seconds = [&](int zero, const std::vector<Unit>& units) {
+    layout.zero = zero;
+    return data_seconds(units, layout, precision, machine, 1);
+  };
+  const Unit dense{1, 1, kParameters, 0}, bare{1, 1, 0, 0};
+  EXPECT_NEAR(seconds(0, {dense}), all_reduce_seconds(machine, ranks, gradients), 1e-9);
+  EXPECT_NEAR(seconds(1, {dense}), gathered + reduce_scatter_seconds(machine, ranks, gradients),
+              1e-9);
+  for (int zero = 0; zero < 4; ++zero) EXPECT_EQ(seconds(zero, {bare, bare}), 0) << zero;
+  // The reduction of 2.5 s begins beside the backward of the unit that has nothing to add.
+  EXPECT_NEAR(seconds(0, {bare, dense}), all_reduce_seconds(machine, ranks, gradients) - 1, 1e-9);
+}
+
 TEST(PlanDataParallel, ExpertsAreReducedAmongThoseThatShareThem) {
   // All ranks have different experts, so that only what they share is reduced.
   Layout layout;
