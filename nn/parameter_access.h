@@ -29,6 +29,8 @@ struct ParameterAccess {
   // Returns the name and the pointer of a child that is held by pointer, as an element of a list.
   static const std::string& child_name(const Module& module, size_t index);
   static std::shared_ptr<Module> child(const Module& module, size_t index);
+  // Whether hooks of the module, and so its Split, are also those of a copy.
+  static bool shares_hooks(const Module& module);
   // What split_of() returns, and set_split() sets.
   static const Split* split(const Module& module);
   static void set_split(Module& module, std::shared_ptr<const Split> split);

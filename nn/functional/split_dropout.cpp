@@ -1,6 +1,9 @@
 // Dropout of tensors that are split over ranks. Every rank draws the numbers of the whole tensor,
 // which depend on the positions of elements alone, and keeps its own.
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <optional>
 #include <tuple>
 #include <vector>
 

@@ -181,6 +181,9 @@ void HookHandle::remove() {
   drop(hooks->backward);
 }
 
+bool detail::ParameterAccess::shares_hooks(const Module& module) {
+  return module.hooks_.use_count() > 1;
+}
 const Split* detail::ParameterAccess::split(const Module& module) {
   return module.hooks_ == nullptr ? nullptr : module.hooks_->split.get();
 }

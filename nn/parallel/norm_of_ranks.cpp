@@ -54,6 +54,10 @@ optim::GradientNorm NormOfRanks::clip(double max_norm, const std::vector<Group>&
   if (!(max_norm >= 0)) {
     fail(ErrorCode::kValue, "[clip_grad_norm_] max_norm is ", max_norm, ": give 0 or more");
   }
+  if (!(norm_type_ > 0)) {  // zeros in place of what a rank lacks would count
+    fail(ErrorCode::kValue, "[clip_grad_norm_] norm_type is ", norm_type_,
+         ": give more than 0, inf for the largest magnitude");
+  }
   const NoGradGuard no_grad;
   Tensor total;
   std::vector<Tensor> all;

@@ -18,7 +18,8 @@ class NormOfRanks {
   // one that is whole. All ranks add the same parameters, or parts of them.
   void add(const Tensor& parameter, const distributed::Group* split);
   // Scales the gradients so that their norm is at most `max_norm`. The ranks of the further groups
-  // have other parameters, or other parts of all. Returns the norm before. Collective.
+  // have other parameters, or other parts of all. Returns the norm before. Collective. Throws
+  // Error(kValue), before that, for a negative or NaN `max_norm`, and an order that is not above 0.
   optim::GradientNorm clip(double max_norm, const std::vector<distributed::Group>& others) const;
 
  private:

@@ -136,6 +136,11 @@ void Parallelization::claim(const RuledModule& ruled) {
     fail(ErrorCode::kUnsupported, "[parallelize] ", title(ruled),
          " is parametrized, and its parameters cannot be split: remove the parametrization");
   }
+  if (detail::ParameterAccess::shares_hooks(*ruled.module)) {
+    fail(ErrorCode::kValue, "[parallelize] ", title(ruled),
+         " shares its hooks with a copy, which would be split with it: register hooks after "
+         "copying or cloning, or parallelize before");
+  }
 }
 
 void Parallelization::add(const RuledModule& ruled) {
@@ -304,7 +309,6 @@ void Parallelization::apply() {
   }
   for (const auto& [member, cut] : cuts_) *member = parts.at(member->impl());
   for (const Assigned& each : assigned_) set_split(*each.module, each.split);
-  for (const Tensor& parameter : module_.parameters()) parameter.set_grad({});
 }
 
 std::string Parallelization::text() const {
@@ -323,6 +327,7 @@ std::string parallelize(Module& module, const ParallelPlan& plan, const Group& g
   if (options.dry_run) return text;
   if (options.sync_parameters) work.sync();
   if (ranks.size() > 1) work.apply();
+  for (const Tensor& parameter : module.parameters()) parameter.set_grad({});
   return text;
 }
 

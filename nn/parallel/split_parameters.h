@@ -56,8 +56,7 @@ class RankSplit : public Split {
                     const Tensor& targets) const override;
   std::string describe() const override;
 
-  // By names from the module on: those of its own parameters, and of children that are split with
-  // it.
+  // By names from the module on: of its own parameters, and of children that are split with it.
   std::vector<std::pair<std::string, Cut>> cuts = {};
 
  protected:

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "mytorch/nn/head_parallel.h"
 #include "mytorch/nn/parallel/tensor_parallel.h"
 #include "nn/parallel/parallel_rules.h"
@@ -22,6 +25,7 @@ using ranks::Trained;
 using ranks::wave64;
 
 constexpr double kTolerance = 1e-11;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 TEST(ParallelRules, MatchComponents) {
   const auto matches = [](const char* pattern, const char* name) {
@@ -113,6 +117,17 @@ TEST_P(Parallelize, ComputesOnlyTheGradientsThatAreWanted) {
   });
 }
 
+TEST_P(Parallelize, ClearsGradients) {
+  run_alike(GetParam(), [](const distributed::Group& g) {
+    Net model = net();
+    loss_of_net(model, 0).backward();
+    parallelize(model, plan_of_net(), g, {.dry_run = true});
+    expect(model.down.bias.grad().defined(), "a dry run clears gradients");
+    parallelize(model, plan_of_net(), g);
+    for (const Tensor& p : model.parameters()) expect(!p.grad().defined(), "a gradient is left");
+  });
+}
+
 // Parameters that differ become those of rank 0.
 TEST(ParallelizeState, IsThatOfRankZero) {
   run_alike(2, [](const distributed::Group& g) {
@@ -146,7 +161,7 @@ TEST_P(Parallelize, TakesAndGivesWholeStates) {
 }
 
 TEST_P(Parallelize, ClipsByTheNormOfAll) {
-  for (const double norm_type : {2.0, 1.0, std::numeric_limits<double>::infinity()}) {
+  for (const double norm_type : {2.0, 1.0, kInfinity}) {
     Net one = net();
     one.eval();
     loss_of_net(one, 0).backward();
@@ -163,6 +178,9 @@ TEST_P(Parallelize, ClipsByTheNormOfAll) {
                    "up.bias");
       expect_close(model.down.bias.grad(), one.down.bias.grad(), kTolerance, "down.bias");
       expect_error([&] { clip_grad_norm_(model, -1); }, "max_norm");
+      for (const double order : {0.0, -1.0, -kInfinity, std::nan("")}) {
+        expect_error([&] { clip_grad_norm_(model, 0.01, {.norm_type = order}); }, "norm_type is");
+      }
     });
   }
 }
@@ -443,6 +461,27 @@ TEST(ParallelizeErrors, NameTheRuleOrTheModule) {
     refuses(parametrized, {{"0", kColumn}}, "'0' (Linear) is parametrized");
     expect(model.up.weight.size(0) == 8 && parallel::split_parameters(model).empty(),
            "something has changed");
+  });
+}
+
+// The copy of a module has its hooks, and what splits it, too.
+TEST(ParallelizeErrors, RefuseHooksThatCopiesShare) {
+  run_alike(2, [](const distributed::Group& g) {
+    Net model = net();
+    model.down.register_forward_hook([](Module&, const Tensor&, const Tensor&) {});
+    {
+      Net copy = clone(model);
+      for (Net* each : {&model, &copy}) {
+        expect_error([&] { parallelize(*each, plan_of_net(), g); },
+                     "'down' (Linear) shares its hooks with a copy");
+        expect(each->up.weight.size(0) == 8 && each->down.weight.size(1) == 8 &&
+                   parallel::split_parameters(*each).empty(),
+               "something has changed");
+      }
+      parallelize(copy, {{"up", kColumn}}, g, {.dry_run = true});  // has no hooks
+    }
+    parallelize(model, plan_of_net(), g);  // has no copy any more
+    expect(model.down.weight.size(1) == 4, "not split");
   });
 }
 

@@ -124,7 +124,7 @@ class FullyShardedDataParallel {
   };
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
 
-  // As nn::optim::clip_grad_norm_, with the norm over all ranks. Collective.
+  // As nn::optim::clip_grad_norm_, with the norm over all ranks, of an order above 0. Collective.
   optim::GradientNorm clip_grad_norm_(double max_norm, double norm_type = 2);
 
   // The elements [begin, end) of a parameter, flattened in row-major order.

@@ -36,19 +36,16 @@ enum class ParallelStyle {
   // result, a sum over the ranks, is whole; the bias is replicated.
   kRow,
   // MultiheadAttention, and modules that are HeadParallel: each rank has some of the heads, and of
-  // keys and values, which may be fewer. Their projections are split by columns, and the output's
-  // by
-  // rows.
+  // keys and values, which may be fewer. Their projections are split by columns, and those of the
+  // output by rows.
   kHeads,
   // Embedding: by rows. Linear, as the head of a language model: by output features, which are then
   // joined, so that the result is whole. The ranks need not divide either: the last rank's rows
   // beyond the last are zeros. A weight that both share has to be split in both.
   kVocabulary,
   // LayerNorm, RMSNorm, Dropout: of parts of sequences, if ParallelizeArgs::sequence_dim splits
-  // them;
-  // otherwise the rule is left out. Embedding, such as of positions, whose indices are those of
-  // whole
-  // sequences. The parameters are replicated.
+  // them; otherwise the rule is left out. Embedding, such as of positions, whose indices are those
+  // of whole sequences. The parameters are replicated.
   kSequence,
   // Any module: stays whole on all ranks, as those without a rule. For exceptions to a later rule.
   kReplicate,
@@ -78,7 +75,7 @@ ParallelPlan bert_plan();
 ParallelPlan transformer_plan(const std::string& layers = "**.layers.*");
 
 struct ParallelizeArgs {
-  // Whether rules that match nothing are left out, as in the stages of a pipeline.
+  // Whether rules that match nothing are errors; false for the stages of a pipeline.
   bool strict = true;
   // Whether parameters and buffers are first made those of the group's rank 0.
   bool sync_parameters = true;
@@ -98,8 +95,9 @@ struct ParallelizeArgs {
 //
 // Throws, before it changes anything: Error(kValue) that names the rule or the module, for rules
 // that match nothing, styles that do not fit a module, sizes or heads that the ranks do not divide,
-// a parameter that modules share and that they do not split alike, and modules that are split
-// already; Error(kUnsupported) for parametrized modules and options of Embedding that need all
+// a parameter that modules share and that they do not split alike, modules that are split already,
+// and modules whose hooks a copy or clone shares (register hooks after copying, or parallelize
+// before); Error(kUnsupported) for parametrized modules and options of Embedding that need all
 // rows.
 std::string parallelize(Module& module, const ParallelPlan& plan,
                         const distributed::Group& group = {}, const ParallelizeArgs& options = {});
@@ -121,6 +119,7 @@ struct ClipGradNormArgs {
   distributed::Group stages = {};
 };
 // Scales the gradients as nn::optim::clip_grad_norm_, by the norm of the whole model's. Collective.
+// Throws Error(kValue) for a negative or NaN `max_norm`, and for an order that is not above 0.
 // (A FullyShardedDataParallel has a method for its own.)
 optim::GradientNorm clip_grad_norm_(Module& module, double max_norm,
                                     const ClipGradNormArgs& options = {});
