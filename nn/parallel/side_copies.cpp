@@ -76,7 +76,7 @@ void SideCopies::finish() {
 }
 
 Tensor SideCopies::host_tensor(int64_t size, ScalarType dtype) const {
-  return pins_ ? empty_pinned({size}, dtype, device_) : mytorch::empty({size}, dtype);
+  return pins_ ? empty_pinned({size}, dtype, device_) : mytorch::empty({size}, dtype, kCPU);
 }
 
 SideCopies::Mark SideCopies::record(const mt_ctx& ctx) const {

@@ -8,6 +8,7 @@
 #include "mytorch/compile.h"
 #include "mytorch/distributed.h"
 #include "mytorch/mytorch.h"
+#include "mytorch/nn/deferred.h"
 #include "mytorch/nn/parallel/fully_sharded_data_parallel.h"
 #include "mytorch/nn/parallel/sharded_checkpoint.h"
 #include "tests/dispatcher/fake_device.h"
@@ -315,6 +316,25 @@ TEST_F(Offload, TrainsInACompiledStepWithBreaks) {
       expect_close(found[i], expected[i], 2e-5, device.str());
     }
   }
+  expect_no_races();
+}
+
+TEST_F(Offload, DrawsDeferredModels) {
+  const auto make = [] {
+    Sequential net(Linear(6, 8), BatchNorm1d(8), Linear(8, 5));
+    init::trunc_normal_(net.at<Linear>(0).weight);
+    return net;
+  };
+  const auto state_of = [](Sequential net) {
+    FullyShardedDataParallel parallel(net, {.device = other_device(), .cpu_offload = kOffload});
+    parallel(batch(0, 0, kBatch, 6, 5).x.to(other_device())).sum().backward();
+    return parallel.full_state_dict();
+  };
+  manual_seed(3);
+  const TensorMap expected = state_of(make());
+  manual_seed(3);
+  const TensorMap found = state_of(deferred_init(make));
+  for (const auto& [name, tensor] : expected) expect_close(found.at(name), tensor, 1e-6, name);
   expect_no_races();
 }
 

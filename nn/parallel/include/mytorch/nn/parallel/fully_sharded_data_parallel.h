@@ -38,8 +38,8 @@ struct CPUOffload {
 struct FullyShardedDataParallelOptions {
   distributed::Group group = {};  // default: distributed::world()
   // On which units compute; default: the group's, or that of the parameters if this rank is alone.
-  // Parameters may be on the CPU instead, from which each unit is copied when it is split. Buffers
-  // move to this device.
+  // Parameters may be on the CPU instead, from which each unit is copied when it is split, or
+  // deferred (nn/deferred.h), and are then drawn at that time. Buffers move to this device.
   std::optional<Device> device = {};
   // Whether a module is a unit, whose parameters are gathered and freed together: ideally a layer
   // of many. Default: the elements of the outermost ModuleLists and Sequentials. What no unit
@@ -78,7 +78,7 @@ struct FullyShardedDataParallelOptions {
 // `module` must outlive this object and must not be moved, converted or copied after it. All ranks
 // call the same units in the same order. Units are called by operator(), as hooks are, and not by
 // forward(). Throws Error(kDevice) if a parameter is neither on the device of the units nor on the
-// CPU, and Error(kUnsupported) for parametrized modules.
+// CPU nor deferred, and Error(kUnsupported) for parametrized modules.
 class FullyShardedDataParallel {
  public:
   explicit FullyShardedDataParallel(Module& module, FullyShardedDataParallelOptions options = {});
