@@ -64,7 +64,7 @@ struct Bench {
     points.push_back(std::move(point));
   }
   Tensor random(std::initializer_list<int64_t> sizes, ScalarType dtype) const {
-    return randn(sizes).to(device, dtype);
+    return randn(sizes, kFloat32, device).to(dtype);
   }
 };
 

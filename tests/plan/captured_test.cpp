@@ -180,6 +180,29 @@ TEST(PlanCaptured, OfAConvolutionIsCountedByHand) {
   EXPECT_EQ(c.activations, 4 * 2 * 72 * 4);
 }
 
+TEST(PlanCaptured, GradientsAreCompleteBeforeTheyAreClipped) {
+  const Captured c = captured_text(R"(
+graph(%0: float32[8, 4]) {
+  %1: float32[6, 4] = outside(0)
+  %2: float32[6, 8] = outside(1)
+  %3: float32[6, 4] = mm(%2, %0)
+  %4: float32[6, 4] = mul.Tensor(%3, %3)
+  mul_.Tensor(%3, 0.5)
+  add_.Tensor(%1, %3, -0.1)
+  grad(outside 0) = %3
+  return %4
+}
+)");
+  ASSERT_EQ(c.kernels.size(), 4);
+  EXPECT_EQ(c.update, 1);
+  EXPECT_EQ(c.parameters.at(0).gradient, 0);
+  EXPECT_TRUE(c.parameters.at(0).uses.empty());
+  EXPECT_EQ(c.state, 0);
+  for (int zero = 0; zero < 4; ++zero) {
+    EXPECT_GT(plan_of(c, machine_of("h100", "ib400"), 2, zero).step.data, 0) << zero;
+  }
+}
+
 TEST(PlanCaptured, OfAGraphWithoutGradientsIsRefused) {
   expect_error(
       [] {
