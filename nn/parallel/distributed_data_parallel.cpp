@@ -25,23 +25,19 @@
 
 namespace mytorch::nn {
 
-namespace {
-
-// Whether gradients are reduced, and whether in join(): compiled functions depend on both.
-class ReducerMode final : public StateCell {
- public:
-  ReducerMode()
-      : StateCell(kSync, "no_sync() or join() of a DistributedDataParallel has begun or ended") {}
-  void set(int8_t number) override { value = number; }
-  bool sync() const { return (value & kSync) != 0; }
-  bool joining() const { return (value & kJoining) != 0; }
-
-  static constexpr int8_t kSync = 1, kJoining = 2;
-};
-
-}  // namespace
-
 struct DistributedDataParallel::Reducer {
+  // Whether gradients are reduced, and whether in join(): compiled functions depend on both.
+  class Mode final : public StateCell {
+   public:
+    Mode()
+        : StateCell(kSync, "no_sync() or join() of a DistributedDataParallel has begun or ended") {}
+    void set(int8_t number) override { value = number; }
+    bool sync() const { return (value & kSync) != 0; }
+    bool joining() const { return (value & kJoining) != 0; }
+
+    static constexpr int8_t kSync = 1, kJoining = 2;
+  };
+
   struct Bucket {
     Tensor memory;                // 1-dim
     std::vector<size_t> members;  // numbers of parameters
@@ -66,7 +62,7 @@ struct DistributedDataParallel::Reducer {
   std::vector<bool> anywhere;  // used by any rank
   size_t next = 0;             // bucket to be reduced
   bool rebuilt = false;
-  std::shared_ptr<ReducerMode> mode = std::make_shared<ReducerMode>();
+  std::shared_ptr<Mode> mode = std::make_shared<Mode>();
   bool in_graph = false;  // whether this backward is recorded, with its reductions
   JoinOptions join_options;
   // With static_graph: how often each parameter gets a gradient, in the first backward and in this
@@ -574,7 +570,7 @@ void DistributedDataParallel::join(const std::function<void()>& training, JoinOp
   Reducer& r = *reducer_;
   if (r.joining()) fail(ErrorCode::kValue, "[DistributedDataParallel] join is called inside join");
   r.join_options = options;
-  r.set_mode(ReducerMode::kJoining, true);
+  r.set_mode(Reducer::Mode::kJoining, true);
   try {
     training();
     r.check_complete();
@@ -589,10 +585,10 @@ void DistributedDataParallel::join(const std::function<void()>& training, JoinOp
     }
     for (const Tensor& buffer : r.buffers) r.group.broadcast(buffer, r.source);
   } catch (...) {
-    r.set_mode(ReducerMode::kJoining, false);
+    r.set_mode(Reducer::Mode::kJoining, false);
     throw;
   }
-  r.set_mode(ReducerMode::kJoining, false);
+  r.set_mode(Reducer::Mode::kJoining, false);
   r.source = 0;
   r.active = r.group.size();
 }
@@ -603,10 +599,10 @@ int64_t DistributedDataParallel::num_buckets() const {
 
 DistributedDataParallel::NoSync::NoSync(DistributedDataParallel& model)
     : model_(model), saved_(model.reducer_->mode->sync()) {
-  model.reducer_->set_mode(ReducerMode::kSync, false);
+  model.reducer_->set_mode(Reducer::Mode::kSync, false);
 }
 DistributedDataParallel::NoSync::~NoSync() {
-  model_.reducer_->set_mode(ReducerMode::kSync, saved_);
+  model_.reducer_->set_mode(Reducer::Mode::kSync, saved_);
 }
 
 }  // namespace mytorch::nn

@@ -145,7 +145,7 @@ class Writer {
       if (bytes > static_cast<int64_t>(storage->bytes)) {
         fail(ErrorCode::kInternal, "[save] '", shown(name), "' is larger than its memory");
       }
-      detail::retain(storage);
+      mytorch::detail::retain(storage);
       const Dims sizes = {bytes}, strides = {1};
       stored_[name] =
           Tensor::adopt(new_tensor_over(storage, as_list(sizes), as_list(strides), kUInt8, 0));
@@ -326,7 +326,7 @@ class Reader {
       fail(ErrorCode::kValue, "tensor '", shown(name), "' is not what the signature says");
     }
     if (info.dtype == kBool) check_bools(name);
-    detail::retain(stored.impl()->storage);
+    mytorch::detail::retain(stored.impl()->storage);
     return Tensor::adopt(new_tensor_over(stored.impl()->storage, as_list(info.sizes),
                                          as_list(info.strides), info.dtype, info.offset));
   }

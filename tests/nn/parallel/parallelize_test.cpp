@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+
 #include "nn/parallel/parallel_rules.h"
 #include "nn/parallel/split_parameters.h"
 #include "tests/nn/parallel/parallelized.h"
