@@ -118,13 +118,12 @@ void run_machine_suite(const SuiteOptions& options) {
 std::vector<Point> launch_collectives(Device device, int ranks, double most, double seconds) {
   const TemporaryFile file;
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  std::vector<std::string> words = {self,        "launch",
-                                    "--ranks",   std::to_string(ranks),
-                                    self,        "bench",
-                                    "--suite",   "comm",
-                                    "--device",  std::string(device_type_name(device.type)),
-                                    "--seconds", std::to_string(seconds),
-                                    "--out",     file.path};
+  std::vector<std::string> words = {self, "launch", "--ranks", std::to_string(ranks),
+                                    // Whether or not the machine has GPUs.
+                                    device.is_cpu() ? "--mpi" : "--no-mpi", self, "bench",
+                                    "--suite", "comm", "--device",
+                                    std::string(device_type_name(device.type)), "--seconds",
+                                    std::to_string(seconds), "--out", file.path};
   if (most > 0) words.insert(words.end(), {"--most", std::to_string(most)});
   const pid_t child = ::fork();
   if (child == 0) {

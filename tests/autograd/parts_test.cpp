@@ -147,7 +147,11 @@ TEST(Parts, ThatAreAllElementsAreNotCopied) {
   y.view({24}).backward(seed);
   y.grad().fill_(7.0);
   EXPECT_EQ(values(seed), values(numbers({24})));
-  // Nor where the memory holds more.
+  // Nor where the memory holds more: it would be kept.
+  const Tensor u = numbers({2}).requires_grad_();
+  sum(cat(std::vector<Tensor>{u.view({2}), numbers({600})}) * 3.0).backward();
+  EXPECT_EQ(values(u.grad()), (Values{3, 3}));
+  EXPECT_LE(u.grad().impl()->storage->bytes, 512);
   const Tensor z = numbers({2, 3}).requires_grad_();
   sum(cat(std::vector<Tensor>{z.view({6}), z.view({6})}) * numbers({12})).backward();
   EXPECT_EQ(values(z.grad()), (Values{6, 8, 10, 12, 14, 16}));

@@ -445,7 +445,7 @@ void start_calls_together(const Group& group) {
       },
       "a rank of the group");
   expect(group.sequence() == before + 3, "a call was made");
-  expect_error([&] { lost.wait(); }, "never started");
+  expect_error([&] { lost.wait(); }, "was not started");
   Work nothing = group.coalesced([] {});
   nothing.wait();
   group.barrier();
