@@ -191,7 +191,7 @@ void orthogonalize(double* vectors, int64_t count, int64_t length) {
 
 Tensor truncated_normal(int64_t n, double mean, double std, double a, double b,
                         const Generator& generator) {
-  const Tensor values = empty({n}, kFloat64);
+  Tensor values = empty({n}, kFloat64);
   values.uniform_(0, 1, generator);
   // Beyond 40 standard deviations, no double has a probability above 0.
   const double low = std::clamp((a - mean) / std, -40.0, 40.0);
@@ -228,7 +228,7 @@ Tensor orthogonal(int64_t rows, int64_t columns, double gain, const Generator& g
 
 Tensor sparse(int64_t rows, int64_t columns, int64_t zeros, double std,
               const Generator& generator) {
-  const Tensor values = empty({rows, columns}, kFloat64);
+  Tensor values = empty({rows, columns}, kFloat64);
   values.normal_(0, std, generator);
   for (int64_t c = 0; c < columns; ++c) {
     const Tensor order = randperm(rows, kInt64, kCPU, generator);

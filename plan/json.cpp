@@ -64,7 +64,7 @@ std::string one_of(const Json& object, const char* name, const std::vector<std::
                    const std::string& where) {
   const auto found = object.is_object() ? object.find(name) : object.end();
   const bool given = object.is_object() && found != object.end() && found->is_string();
-  const std::string value = given ? found->get<std::string>() : "";
+  std::string value = given ? found->get<std::string>() : "";
   if (std::find(known.begin(), known.end(), value) == known.end()) {
     fail(ErrorCode::kValue, "[plan] ", where, ": the ", name, " is '", value, "': give one of ",
          absl::StrJoin(known, ", "));

@@ -232,7 +232,7 @@ Tensor Window::get_accumulate(const Tensor& tensor, int owner, int64_t offset,
   GroupState& state = *self.group.state();
   check_place(tensor, state, self.bytes, owner, offset, op);
   const mt_reduction abi = checked_reduction(tensor, state, reduction, offset, op);
-  const Tensor before = mytorch::empty(tensor.sizes(), tensor.dtype(), tensor.device());
+  Tensor before = mytorch::empty(tensor.sizes(), tensor.dtype(), tensor.device());
   accumulate_into(state, self.window, tensor, before, owner, offset, abi, op);
   return before;
 }

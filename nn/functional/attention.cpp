@@ -163,7 +163,7 @@ OwnHeads check_inputs(const char* name, const Tensor& query, const Tensor& key, 
          "), (S, N, ", kdim, ") and (S, N, ", vdim, "), or the same without N",
          batch_first ? ", where N precedes L and S" : "");
   }
-  const OwnHeads heads(name, options.num_heads, e, split);
+  OwnHeads heads(name, options.num_heads, e, split);
   check_weights(name, options, e, heads.features(), kdim, vdim);
   return heads;
 }

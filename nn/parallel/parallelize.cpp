@@ -323,7 +323,7 @@ std::string parallelize(Module& module, const ParallelPlan& plan, const Group& g
                         const ParallelizeArgs& options) {
   const Group ranks = group.defined() ? group : distributed::world();
   Parallelization work(module, plan, ranks, options);
-  const std::string text = work.text();
+  std::string text = work.text();
   if (options.dry_run) return text;
   if (options.sync_parameters) work.sync();
   if (ranks.size() > 1) work.apply();

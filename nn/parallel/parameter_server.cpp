@@ -50,7 +50,7 @@ ParameterServerOptions checked(ParameterServerOptions options) {
 // Returns the counters of a server. Throws if it has failed.
 Tensor ServedParameters::State::head_of(size_t server) const {
   const Layout& layout = layouts[server];
-  const Tensor head = mytorch::empty({layout.head_bytes()}, kUInt8);
+  Tensor head = mytorch::empty({layout.head_bytes()}, kUInt8);
   window.poll(head, layout.rank, 0);
   if (served::number_at(head, layout.state()) == served::kFailed) {
     fail(ErrorCode::kIo, "[ParameterServer] the server on rank ", layout.rank,

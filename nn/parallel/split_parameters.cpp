@@ -29,7 +29,7 @@ Tensor part_of(const Tensor& whole, const Cut& cut, int64_t rank, int64_t ranks)
   const NoGradGuard no_grad;
   std::vector<int64_t> sizes = whole.sizes().vec();
   sizes[static_cast<size_t>(cut.dim)] = cut.rows(ranks);
-  const Tensor part = mytorch::zeros(sizes, whole.dtype(), whole.device());
+  Tensor part = mytorch::zeros(sizes, whole.dtype(), whole.device());
   for (const auto& [begin, at, n] : cut.pieces(rank, ranks)) {
     part.narrow(cut.dim, at, n).copy_(whole.detach().narrow(cut.dim, begin, n));
   }
@@ -118,7 +118,7 @@ Tensor joined_parts(const Tensor& own, const SplitParameter& split) {
   const Tensor all = mytorch::empty(sizes, mine.dtype(), mine.device());
   group.all_gather(all, mine);
   const Tensor here = all.to(kCPU);
-  const Tensor whole = mytorch::empty(whole_sizes(own.sizes().vec(), cut), own.dtype(), kCPU);
+  Tensor whole = mytorch::empty(whole_sizes(own.sizes().vec(), cut), own.dtype(), kCPU);
   for (int64_t rank = 0; rank < ranks; ++rank) {
     for (const auto& [begin, at, n] : cut.pieces(rank, ranks)) {
       const Tensor rows = here.narrow(0, rank * mine.size(0) + at, n);

@@ -23,7 +23,6 @@ namespace {
 using autograd::FunctionContext;
 using autograd::tensor_list;
 using distributed::Group;
-using distributed::ReduceOp;
 using distributed::Work;
 using parallel::or_world;
 
@@ -257,8 +256,8 @@ Tensor parallel::column_linear(const Tensor& x, const Tensor& weight, const Tens
 Tensor parallel::row_linear(const Tensor& x, const Tensor& weight, const Tensor& bias,
                             const Group& group, std::optional<int64_t> sequence_dim) {
   const Tensor partial = mytorch::linear(x, weight);
-  const Tensor y = sequence_dim.has_value() ? scatter_sum(partial, *sequence_dim, group)
-                                            : sum_of_ranks(partial, group);
+  Tensor y = sequence_dim.has_value() ? scatter_sum(partial, *sequence_dim, group)
+                                      : sum_of_ranks(partial, group);
   if (!bias.defined()) return y;
   // Each rank adds the bias to its part of a sequence.
   return mytorch::add(y, sequence_dim.has_value() ? copy_to_ranks(bias, group) : bias);

@@ -57,7 +57,8 @@ class Aside {
 
   int run(Communicator& group, const mt_comm_call& call, std::function<void(Job&)> work) {
     const auto deadline = Clock::now() + std::chrono::nanoseconds(call.timeout_ns);
-    const auto job = std::make_shared<Job>(std::move(work));
+    const auto job = std::make_shared<Job>();
+    job->work = std::move(work);
     {
       const std::lock_guard<std::mutex> lock(queue_->mutex);
       queue_->jobs.push_back(job);
