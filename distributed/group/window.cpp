@@ -153,36 +153,32 @@ mt_reduction checked_reduction(const Tensor& tensor, const GroupState& state, Re
 }  // namespace
 
 void Window::put(const Tensor& tensor, int owner, int64_t offset) const {
-  const char* op = "window_put";
   const OutsideOfGraphs outside("Window::put");
-  State& self = checked(op);
-  GroupState& state = *self.group.state();
-  check_place(tensor, state, self.bytes, owner, offset, op);
-  const Buffer data(tensor, state, "tensor", op);
-  run_on_window(state, signature_for(op, tensor), owner,
-                [&](const mt_comm_call& call) {
-                  const mt_comm& comm = state.engine->comm;
-                  return comm.window_put(comm.self, self.window, data.read(), tensor.nbytes(),
-                                         owner, offset, &call);
-                },
-                {data.memory()});
+  move(tensor, owner, offset, /*puts=*/true);
 }
 
 void Window::get(const Tensor& tensor, int owner, int64_t offset) const {
-  const char* op = "window_get";
   const OutsideOfGraphs outside("Window::get");
+  move(tensor, owner, offset, /*puts=*/false);
+}
+
+void Window::move(const Tensor& tensor, int owner, int64_t offset, bool puts) const {
+  const char* op = puts ? "window_put" : "window_get";
   State& self = checked(op);
   GroupState& state = *self.group.state();
   check_place(tensor, state, self.bytes, owner, offset, op);
   const Buffer data(tensor, state, "tensor", op);
+  const int64_t bytes = tensor.nbytes();
   run_on_window(state, signature_for(op, tensor), owner,
                 [&](const mt_comm_call& call) {
                   const mt_comm& comm = state.engine->comm;
-                  return comm.window_get(comm.self, self.window, data.write(), tensor.nbytes(),
-                                         owner, offset, &call);
+                  return puts ? comm.window_put(comm.self, self.window, data.read(), bytes, owner,
+                                                offset, &call)
+                              : comm.window_get(comm.self, self.window, data.write(), bytes, owner,
+                                                offset, &call);
                 },
                 {data.memory()});
-  data.write_back()();
+  if (!puts) data.write_back()();
 }
 
 void Window::poll(const Tensor& tensor, int owner, int64_t offset) const {

@@ -86,6 +86,14 @@ Dims with_first_dim(const Tensor& self, int64_t rows) {
   return sizes;
 }
 
+// Returns the rows of all ranks' tensors, which have as many; a number is one row.
+int64_t rows_of_all(const Tensor& self, int64_t ranks, const char* op) {
+  int64_t rows = 0;
+  check_value(!__builtin_mul_overflow(self.dim() == 0 ? 1 : self.sizes()[0], ranks, &rows), op,
+              "the size of the result overflows");
+  return rows;
+}
+
 void check_splits(const Tensor& self, const char* op) {
   check_shape(self.dim() > 0, op, "self has no dimensions: there is nothing to split");
 }
@@ -151,11 +159,7 @@ Tensor composite::all_gather_into_tensor(const Tensor& self, const Handle& group
   const char* op = "all_gather_into_tensor";
   const CollectiveTable& table = collectives_of(op);
   const Tensor input = collective_operand(self, op);
-  const int64_t rows = input.dim() == 0 ? 1 : input.sizes()[0];
-  int64_t all_rows = 0;
-  check_value(!__builtin_mul_overflow(rows, table.size(group, op), &all_rows), op,
-              "the size of the result overflows");
-  const Dims sizes = with_first_dim(input, all_rows);
+  const Dims sizes = with_first_dim(input, rows_of_all(input, table.size(group, op), op));
   Tensor out = empty_of(input, as_list(sizes));
   table.run(CollectiveKind::kAllGather, op, group, out, input, {});
   return out;
@@ -200,11 +204,8 @@ Tensor composite::gather_into_tensor(const Tensor& self, int64_t dst, const Hand
   const CollectiveTable& table = collectives_of(op);
   const bool receives = table.is_root(group, dst, "dst", op);
   const Tensor input = collective_operand(self, op);
-  const int64_t rows = input.dim() == 0 ? 1 : input.sizes()[0];
-  int64_t all_rows = 0;
-  check_value(!__builtin_mul_overflow(rows, table.size(group, op), &all_rows), op,
-              "the size of the result overflows");
-  const Dims sizes = with_first_dim(input, receives ? all_rows : 0);
+  const int64_t rows = receives ? rows_of_all(input, table.size(group, op), op) : 0;
+  const Dims sizes = with_first_dim(input, rows);
   Tensor out = empty_of(input, as_list(sizes));
   table.run(CollectiveKind::kGather, op, group, out, input, {.root = dst});
   return out;

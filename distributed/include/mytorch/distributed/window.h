@@ -63,6 +63,8 @@ class Window {
  private:
   struct State;
   State& checked(const char* op) const;
+  // Between the tensor and the window.
+  void move(const Tensor& tensor, int owner, int64_t offset, bool puts) const;
   std::shared_ptr<State> state_;
 };
 
