@@ -38,6 +38,17 @@ Z log1p(Z z) {
   return {size, std::atan2(y, x + 1)};
 }
 
+// Near the poles, where w is near -1, 1 + w would cancel: half angles give 1 + cos(y).
+Z sigmoid(Z z) {
+  const Z w = std::exp(-z);
+  Z below = Z(1) + w;
+  if (std::abs(z.real()) < 1 && w.real() < 0) {
+    const Real half = std::cos(z.imag() / 2);
+    below.real(2 * half * half + std::expm1(-z.real()) * std::cos(z.imag()));
+  }
+  return Z(1) / below;
+}
+
 Z pow(Z a, Z b) {
   if (b == Z(0)) return 1;
   if (a == Z(0)) return b.real() > 0 ? Z(0) : Z(NAN, NAN);
@@ -93,7 +104,7 @@ constexpr Op kOps[] = {
     OP("asinh", std::asinh(a)),
     OP("acosh", std::acosh(a)),
     OP("atanh", std::atanh(a)),
-    OP("sigmoid", Z(1) / (Z(1) + std::exp(-a))),
+    OP("sigmoid", sigmoid(a)),
     OP("eq", a == b),
     OP("ne", a != b),
     // Orders are those of the real parts, which are magnitudes.

@@ -220,6 +220,21 @@ TEST(Complex, FunctionsNearZeroDoNotCancel) {
   expect_near(numbers(log1p(z)), logarithms, 1e-15, "log1p");
 }
 
+TEST(Complex, SigmoidsNearPolesDoNotCancel) {
+  // Near i pi, where x + iy = i pi + d, 1 / (1 - exp(-d)) = 1/d + 1/2 + d/12, up to d^3.
+  constexpr double kRest = 1.2246467991473532e-16;  // of pi, beyond the double
+  ComplexNumbers points, expected;
+  for (const Z& d : {Z(1e-9, 2e-9), Z(-3e-7, 1e-8), Z(0, 1e-5), Z(2e-12, 0), Z(0, 0)}) {
+    for (const double side : {1.0, -1.0}) {
+      const Z at(d.real(), side * (std::numbers::pi + d.imag()));
+      const Z rest(d.real(), side * ((std::abs(at.imag()) - std::numbers::pi) - kRest));
+      points.push_back(at);
+      expected.push_back(1.0 / rest + 0.5 + rest / 12.0);
+    }
+  }
+  expect_near(numbers(sigmoid(tensor(points, kComplex128))), expected, 2e-15, "sigmoid");
+}
+
 TEST(Complex, Arithmetic) {
   const Tensor a = points();
   const Tensor b = flip(points(), {0});

@@ -29,11 +29,18 @@ Wide log1p(Wide z) {
   return {size, std::atan2(y, x + 1)};
 }
 
-// 1 / (1 + exp(-z)) by the exponential that does not overflow.
+// 1 / (1 + exp(-z)) by the exponential w that does not overflow. Near the poles, where w is near
+// -1, 1 + w would cancel: half angles give 1 + cos(y).
 Wide sigmoid(Wide z) {
-  if (z.real() >= 0) return 1.0 / (1.0 + std::exp(-z));
-  const Wide e = std::exp(z);
-  return e / (1.0 + e);
+  const double x = z.real();
+  const double y = z.imag();
+  const Wide w = std::exp(x >= 0 ? -z : z);
+  Wide below = 1.0 + w;
+  if (std::abs(x) < 1 && w.real() < -0.25) {
+    const double c = std::cos(y / 2);
+    below.real(2 * c * c + std::expm1(-std::abs(x)) * std::cos(y));
+  }
+  return (x >= 0 ? Wide(1) : w) / below;
 }
 
 Wide pow(Wide a, Wide b) {

@@ -305,10 +305,16 @@ FN Z log10(Z z) {
   return Z(w.re / kLn10, w.im / kLn10);
 }
 FN Z rsqrt(Z z) { return div(Z(1), sqrt(z)); }
-// By the exponential that does not overflow.
-FN Z sigmoid(Z z) {
-  const Z e = exp(z.re >= 0 ? neg(z) : z);
-  return div(z.re >= 0 ? Z(1) : e, add(Z(1), e));
+// By the exponential w that does not overflow. Near the poles, where w is near -1, 1 + w would
+// cancel: half angles give 1 + cos(y).
+FN_CALLED Z sigmoid(Z z) {
+  const Z w = exp(z.re >= 0 ? neg(z) : z);
+  Z below = add(Z(1), w);
+  if (::fabs(z.re) < 1 && w.re < -0.25) {
+    const double c = ::cos(z.im / 2);
+    below.re = 2 * c * c + ::expm1(-::fabs(z.re)) * ::cos(z.im);
+  }
+  return div(z.re >= 0 ? Z(1) : w, below);
 }
 FN_CALLED Z pow(Z a, Z b) {
   if (b == Z(0)) return Z(1);
