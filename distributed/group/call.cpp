@@ -254,6 +254,13 @@ void check_alive(GroupState& state, const char* op) {
        " has failed and takes no more calls: ", state.reason());
 }
 
+void keep_operands(const std::vector<Tensor>& operands) {
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<Tensor>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  kept->insert(kept->end(), operands.begin(), operands.end());
+}
+
 namespace {
 
 struct Begun {
@@ -300,7 +307,7 @@ class ProfiledCall {
   std::optional<profiler::Range> range_;
 };
 
-void run_on_host(GroupState& state, const Task& task) {
+void run_on_host(GroupState& state, const Task& task, const std::vector<Tensor>& operands) {
   const std::lock_guard<std::mutex> lock(state.call_mutex);
   const ProfiledCall profiled(state, {&task, 1});
   const Begun begun = begin(state, task.call, nullptr);
@@ -311,7 +318,9 @@ void run_on_host(GroupState& state, const Task& task) {
     state.under_way = false;
   }
   recorder().finish(begun.record, status == MT_OK ? CallState::kDone : CallState::kFailed);
-  if (status != MT_OK) fail_call(state, begun.name, status);
+  if (status == MT_OK) return;
+  keep_operands(operands);
+  fail_call(state, begun.name, status);
 }
 
 void device_step(int status, const char* what) {
@@ -443,7 +452,7 @@ void start_async(const std::shared_ptr<GroupState>& state, std::vector<Task> tas
   state->worker->add([state = state.get(), tasks = std::move(tasks), work] {
     std::exception_ptr error;
     try {
-      for (const Task& task : tasks) run_on_host(*state, task);
+      for (const Task& task : tasks) run_on_host(*state, task, work->kept);
     } catch (...) {
       error = std::current_exception();
     }
@@ -498,7 +507,7 @@ Work run_call(const std::shared_ptr<GroupState>& state, Call call, Start start,
   }
   if (!async && !(state->device.is_cpu() && state->worker != nullptr)) {
     if (state->device.is_cpu()) {
-      run_on_host(*state, task);
+      run_on_host(*state, task, kept);
     } else {
       run_on_stream(state, {&task, 1}, nullptr);
     }

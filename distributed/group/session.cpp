@@ -153,12 +153,15 @@ void Session::run() {
   }
 }
 
+bool Session::has_ended(const GroupState& state, int rank) {
+  const int in_world = state.world_ranks[static_cast<size_t>(rank)];
+  return store_->find(ended_key(in_world)).has_value();
+}
+
 std::string Session::ended(GroupState& state, const CallName& call) {
   if (store_->add("ended", 0) == 0) return "";
   for (int rank = 0; rank < state.size; ++rank) {
-    if (!makes(call, rank)) continue;
-    const int in_world = state.world_ranks[static_cast<size_t>(rank)];
-    if (!store_->find(ended_key(in_world)).has_value()) continue;
+    if (!makes(call, rank) || !has_ended(state, rank)) continue;
     // A rank that ended because the group had failed has said so before.
     std::string why = store_->find(failure_key(state)).value_or("");
     if (why.empty()) {

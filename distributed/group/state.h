@@ -44,6 +44,7 @@ class Session {
   void publish(GroupState& state);
   // Says for each rank of the group that has not come to a call where it is instead.
   std::string diagnose(GroupState& state, const CallName& call);
+  bool has_ended(const GroupState& state, int rank);
   // Returns why a call will never finish, because a rank that it waits for has left; or "".
   std::string ended(GroupState& state, const CallName& call);
   // Leaves: ends the thread, and waits for the others to leave if this process serves the store.
@@ -160,6 +161,11 @@ struct Task {
 };
 Work run_call(const std::shared_ptr<GroupState>& state, Call call, Start start,
               std::vector<Tensor> kept, std::function<void()> finish, bool async);
+
+// Keeps the operands of a call on the host that failed, for ever. After a deadline or an abort, the
+// engine may still read and write them: nothing tells MPI to stop. The group has failed, so these
+// are few.
+void keep_operands(const std::vector<Tensor>& operands);
 
 // Runs a one-sided call on the window of rank `owner`, and turns its status into an Error. Unlike
 // the calls above, it is made by any thread, beside others, and has no number. `operands` is the

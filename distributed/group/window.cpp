@@ -1,7 +1,6 @@
 // One-sided calls: their checks, and how they end.
 #include "mytorch/distributed/window.h"
 
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -50,15 +49,6 @@ class Polling {
   const bool before_;
 };
 
-// Keeps the operands of a call that failed for ever. After a deadline or an abort, the engine may
-// still read and write them: nothing tells MPI to stop. The group has failed, so these are few.
-void keep_for_ever(const std::vector<Tensor>& operands) {
-  static std::mutex mutex;
-  static auto* const kept = new std::vector<Tensor>;
-  const std::lock_guard<std::mutex> lock(mutex);
-  kept->insert(kept->end(), operands.begin(), operands.end());
-}
-
 }  // namespace
 
 void run_on_window(GroupState& state, const Signature& signature, int owner, const Start& start,
@@ -70,7 +60,7 @@ void run_on_window(GroupState& state, const Signature& signature, int owner, con
   if (!polling) record = recorder().start(state.name, state.rank, name);
   take_host_error();
   const int status = start(call_of(state, nullptr));
-  if (status != MT_OK) keep_for_ever(operands);
+  if (status != MT_OK) keep_operands(operands);
   if (!record.has_value() && status != MT_OK) {
     record = recorder().start(state.name, state.rank, name);
   }
@@ -240,24 +230,28 @@ int64_t Window::fetch_add(int64_t amount, int owner, int64_t offset) const {
 
 namespace {
 
-// Throws if a rank that is awaited since `begun` has left, for which the store is asked each
-// second, or if it has to come by the deadline, which is over.
-void check_wait(GroupState& state, const char* op, int rank, bool deadline, Clock::time_point begun,
-                Clock::time_point* asked) {
-  const auto now = Clock::now();
-  const CallName name{.number = state.sequence, .signature = signature_of(op), .awaited = rank};
-  if (now - *asked > std::chrono::seconds(1)) {
-    *asked = now;
-    if (const std::string why = state.session->ended(state, name); !why.empty()) {
-      state.fail(why);
-      fail_call(state, name, MT_COMM_ABORTED);
-    }
+// One wait for other ranks.
+struct Waiting {
+  GroupState& state;
+  const char* op;
+  Clock::time_point begun = Clock::now();
+  Clock::time_point asked = begun;  // the store, whether the awaited rank has left
+
+  CallName name(int rank) const {
+    return {.number = state.sequence, .signature = signature_of(op), .awaited = rank};
   }
-  const double timeout = state.session->timeout();
-  if (deadline && timeout > 0 && Seconds(now - begun).count() > timeout) {
-    fail_call(state, name, MT_COMM_TIMEOUT);
+  // Whether the rank has left. Asks once in a second.
+  bool has_left(int rank) {
+    const auto now = Clock::now();
+    if (now - asked <= std::chrono::seconds(1)) return false;
+    asked = now;
+    return state.session->has_ended(state, rank);
   }
-}
+  bool late() const {
+    const double timeout = state.session->timeout();
+    return timeout > 0 && Seconds(Clock::now() - begun).count() > timeout;
+  }
+};
 
 }  // namespace
 
@@ -266,14 +260,22 @@ void Window::wait(const char* op, const std::function<std::optional<int>()>& awa
   const OutsideOfGraphs outside("Window::wait");
   const Polling quiet;
   GroupState& state = *checked(op).group.state();
-  const auto begun = Clock::now();
-  auto asked = begun;  // whether the rank has left
+  Waiting waiting{state, op};
   for (int64_t spins = 0;; ++spins) {
     check_alive(state, op);
     const std::optional<int> rank = awaited();
     if (!rank.has_value()) return;
     check_rank(*rank, state, "the awaited rank", op);
-    if (state.session != nullptr) check_wait(state, op, *rank, deadline, begun, &asked);
+    if (state.session != nullptr) {
+      if (waiting.has_left(*rank)) {
+        if (awaited() != rank) continue;  // it did what this one waits for, and left
+        const std::string why = state.session->ended(state, waiting.name(*rank));
+        if (why.empty()) continue;  // it is about to leave
+        state.fail(why);
+        fail_call(state, waiting.name(*rank), MT_COMM_ABORTED);
+      }
+      if (deadline && waiting.late()) fail_call(state, waiting.name(*rank), MT_COMM_TIMEOUT);
+    }
     if (spins < 100) {
       std::this_thread::yield();
     } else {

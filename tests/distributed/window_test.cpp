@@ -86,6 +86,26 @@ TEST(Windows, NameARankThatEnds) {
   }
 }
 
+TEST(Windows, MayEndAfterDoingWhatOthersWaitFor) {
+  std::atomic<bool> ended = false;
+  run_local(2, [&](const Group& world) {
+    const Window window(world, 8);
+    if (world.rank() == 1) {
+      ended = true;
+      return;
+    }
+    int asked = 0;
+    window.wait("turn", [&]() -> std::optional<int> {
+      if (++asked > 1) return std::nullopt;
+      // The answer is old when the wait looks for the rank, which it does once in a second.
+      while (!ended) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      return 1;
+    });
+    EXPECT_GE(asked, 2);
+  });
+}
+
 TEST(Windows, WaitBeyondTheDeadlineIfAsked) {
   std::atomic<bool> waiting = false, over = false;
   run_local(
