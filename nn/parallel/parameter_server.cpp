@@ -93,8 +93,7 @@ void ServedParameters::State::fetch_pages() {
     window.get(got, layout.rank, 0);
     for (size_t i = 0; i < layout.numbers.size(); ++i) {
       const Tensor& parameter = shards.parameters()[layout.numbers[i]];
-      parameter.detach().copy_(
-          served::view_of(got, layout.values() + layout.offsets[i], parameter));
+      parameter.detach().copy_(served::view_of(got, layout.values(), layout, i));
     }
     for (int64_t j = 0; j < layout.workers; ++j) {
       if (served::number_at(got, layout.gone(j)) != 0) continue;
@@ -115,8 +114,7 @@ void ServedParameters::State::pack() const {
       const Tensor gradient = parameter.grad();
       static_cast<char*>(to.data_ptr())[i] = gradient.defined() ? 1 : 0;
       if (!gradient.defined()) continue;
-      served::view_of(to, layout.gradients() + layout.offsets[i], parameter)
-          .copy_(gradient.detach());
+      served::view_of(to, layout.gradients(), layout, i).copy_(gradient.detach());
     }
   }
 }
@@ -186,8 +184,7 @@ ServedParameters::ServedParameters(const OptimizerShards& shards,
       const Tensor first = self.page_of(layout);
       for (size_t i = 0; i < layout.numbers.size(); ++i) {
         const Tensor& parameter = parameters[layout.numbers[i]];
-        served::view_of(first, layout.values() + layout.offsets[i], parameter)
-            .copy_(parameter.detach());
+        served::view_of(first, layout.values(), layout, i).copy_(parameter.detach());
       }
       self.window.put(first, layout.rank, 0);
     }
@@ -200,8 +197,7 @@ ServedParameters::ServedParameters(const OptimizerShards& shards,
   self.values.resize(parameters.size());
   for (size_t i = 0; i < self.mine->numbers.size(); ++i) {
     const size_t number = self.mine->numbers[i];
-    self.values[number] =
-        served::view_of(self.page, self.mine->values() + self.mine->offsets[i], parameters[number]);
+    self.values[number] = served::view_of(self.page, self.mine->values(), *self.mine, i);
     self.values[number].requires_grad_();
   }
   for (size_t j = 0; j < options.workers.size(); ++j) {

@@ -27,8 +27,7 @@ void ServedParameters::State::apply(const std::vector<int64_t>& workers) {
     for (const int64_t worker : workers) {
       const Tensor& place = places[static_cast<size_t>(worker)];
       if (static_cast<const char*>(place.raw_data())[i] == 0) continue;
-      const Tensor gradient =
-          served::view_of(place, mine->gradients() + mine->offsets[i], value).to(wide);
+      const Tensor gradient = served::view_of(place, mine->gradients(), *mine, i).to(wide);
       if (!sum.defined()) {
         sum = workers.size() == 1 ? gradient : gradient.clone();
       } else {

@@ -17,6 +17,8 @@ std::vector<Layout> layouts(const std::vector<Tensor>& parameters, const std::ve
       if (owners[i] != rank) continue;
       layout.numbers.push_back(i);
       layout.offsets.push_back(layout.value_bytes);
+      layout.shapes.push_back(parameters[i].sizes().vec());
+      layout.types.push_back(parameters[i].dtype());
       layout.value_bytes = Layout::aligned(layout.value_bytes + parameters[i].nbytes());
     }
     result.push_back(std::move(layout));
@@ -26,10 +28,10 @@ std::vector<Layout> layouts(const std::vector<Tensor>& parameters, const std::ve
 
 Tensor memory(int64_t bytes) { return mytorch::zeros({bytes}, kUInt8); }
 
-Tensor view_of(const Tensor& memory, int64_t offset, const Tensor& like) {
-  char* const data = static_cast<char*>(memory.data_ptr()) + offset;
+Tensor view_of(const Tensor& memory, int64_t begin, const Layout& layout, size_t place) {
+  char* const data = static_cast<char*>(memory.data_ptr()) + begin + layout.offsets[place];
   return mytorch::from_blob(
-      data, like.sizes(), [memory](void*) {}, TensorOptions().dtype(like.dtype()));
+      data, layout.shapes[place], [memory](void*) {}, TensorOptions().dtype(layout.types[place]));
 }
 
 int64_t number_at(const Tensor& page, int64_t offset) {

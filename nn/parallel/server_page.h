@@ -22,6 +22,9 @@ struct Layout {
   int64_t workers = 0;
   std::vector<size_t> numbers = {};   // of its parameters
   std::vector<int64_t> offsets = {};  // of their values among the values, and of gradients likewise
+  // As they are when the layout is made; later they may get another type.
+  std::vector<std::vector<int64_t>> shapes = {};
+  std::vector<ScalarType> types = {};
   int64_t value_bytes = 0;
 
   // Offsets of numbers, in the window and the page.
@@ -50,8 +53,9 @@ std::vector<Layout> layouts(const std::vector<Tensor>& parameters, const std::ve
 
 // Memory that is zero at first.
 Tensor memory(int64_t bytes);
-// Returns the bytes of memory from an offset on as a tensor like another one. It keeps the memory.
-Tensor view_of(const Tensor& memory, int64_t offset, const Tensor& like);
+// Returns the value or gradient with this place in the layout, of those that begin at an offset of
+// memory. It keeps the memory.
+Tensor view_of(const Tensor& memory, int64_t begin, const Layout& layout, size_t place);
 
 // Numbers of a page, or of its head.
 int64_t number_at(const Tensor& page, int64_t offset);

@@ -436,6 +436,25 @@ TEST(ParameterServer, PassesOnTheErrorOfAServer) {
   }
 }
 
+// The server keeps the type that they had.
+TEST(ParameterServer, ParametersMayGetAnotherType) {
+  distributed::run_local(2, [&](const distributed::Group& world) {
+    Linear net(3, 2);
+    ranks::set_parameters(net, 0);
+    const Tensor before = net.weight.detach().clone();
+    ParameterServer<optim::SGD> server(net.parameters(), {.lr = 0.5});
+    if (world.rank() == 1) net.to(kFloat64);
+    for (int64_t step = 0; step < 2; ++step) {
+      server.pull();
+      net.zero_grad();
+      net.weight.sum().backward();
+      server.push();
+    }
+    server.close();
+    ranks::expect_close(net.weight.to(kFloat64), before.to(kFloat64) - 1, 1e-6, "weight");
+  });
+}
+
 TEST(ParameterServer, RefusesBadArguments) {
   distributed::run_local(2, [&](const distributed::Group& world) {
     const Tensor p = mytorch::zeros({2}, kFloat64).requires_grad_();
