@@ -45,11 +45,6 @@ if messages:
 if checked:
     environment["MYTORCH_DISTRIBUTED_CHECK"] = "1"
 command = [mpiexec, "-n", ranks]
-if role in (["dies"], ["lost"]) and b"Open MPI" in processes.run([mpiexec, "--version"], capture_output=True).stdout:
-    # The ranks find out themselves. The launcher may end them all the same, by SIGTERM, which they ignore; it waits for
-    # their reports before it sends SIGKILL.
-    command += ["--mca", "orte_abort_on_non_zero_status", "0", "--enable-recovery"]
-    command += ["--mca", "odls_base_sigkill_timeout", "15"]
 
 
 def children(process: int) -> list[str]:
