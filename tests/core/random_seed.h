@@ -1,5 +1,5 @@
-// The seed of tests that draw their cases: MYTORCH_TEST_SEED, or 1. scripts/test gives each commit
-// another one, so that a test that fails does so again, and over time many cases are tried.
+// The seed of tests that draw their cases: MYTORCH_TEST_SEED, or 1. A change is judged by the same
+// cases as the change before; `scripts/ci --seeds N` draws others.
 #pragma once
 
 #include <cstdint>
