@@ -68,10 +68,13 @@ Tensor wrap_memory(const void* data, bool read_only, std::optional<ScalarType> t
     fail(ErrorCode::kValue, "[from_blob] the memory is a null pointer, but sizes ",
          shape_str(sizes), " have elements");
   }
+  // Kernels compute addresses from that of the first element, also where there is none.
+  alignas(64) static char nothing[64];
   void* const memory = const_cast<void*>(data);
   const bool released = deleter != nullptr;
   Storage* const storage =
-      wrap_storage(options.device(), memory, bytes, released ? run_release : nullptr,
+      wrap_storage(options.device(), memory != nullptr ? memory : nothing, bytes,
+                   released ? run_release : nullptr,
                    released ? new Release{std::move(deleter), memory} : nullptr);
   Tensor result = Tensor::adopt(new_tensor_over(storage, sizes, steps, dtype, 0));
   result.impl()->read_only = read_only;

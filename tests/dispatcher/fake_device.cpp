@@ -382,6 +382,7 @@ int fill(State& s, const mt_host* host, mt_backend* backend) {
   s.compile_inner = reference.compile;
   s.self_inner = reference.self;
   s.ops = device_functions();
+  s.ops.type = s.options.type;
   if (s.options.graphs) add_graphs(&s.ops);
   if (s.options.pins) add_pinned(&s.ops);
   backend->name = s.options.name.c_str();

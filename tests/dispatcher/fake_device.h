@@ -33,11 +33,12 @@ struct FakeOptions {
   std::string name;
   int devices = 2;
   // Selects kernels of the reference backend; all by default.
-  std::function<bool(const std::string& op)> has_kernel;
+  std::function<bool(const std::string& op)> has_kernel = {};
   // Selects the programs to compile; all by default.
-  std::function<bool(const mt_program& program)> compiles;
+  std::function<bool(const mt_program& program)> compiles = {};
   bool graphs = false;  // whether the devices have graphs
   bool pins = false;    // whether the host has pinned memory for them
+  int32_t type = 0;     // DLPack's code; 0 for one at run time
 };
 
 class FakeDevice {
