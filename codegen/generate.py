@@ -1,6 +1,6 @@
 """Generates sources, headers and pages from ops.yaml.
 
-    python3 -m codegen.generate --ops ops.yaml --lock abi/ops.lock [--out DIR] [--lock-mode warn|check|write]
+    python3 -m codegen.generate --ops ops.yaml --lock abi/ops.lock [--out DIR] [--lock-mode warn|check|write] [--only ROOM]
 
 Writes a file only if its content changes, and prints the generated sources, relative to DIR, one per line.
 Files of an earlier run that are no longer generated are removed.
@@ -32,10 +32,17 @@ def emitter(path: Path) -> ModuleType:
     return module
 
 
-def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
-    """Returns all files by name: those of this folder's emitters and of every emit.py outside it."""
-    rooms = sorted([*ROOT.glob("*/emit.py"), *ROOT.glob("backends/*/emit.py")])
-    emitters = [emit_abi, emit_api, emit_stubs, emit_composites, emit_table, *map(emitter, rooms)]
+OPTIONAL = ("python",)  # rooms whose files are generated apart, in the builds that have them
+
+
+def emit(ops: list[Op], lock: Lock, only: str = "") -> dict[str, str]:
+    """Returns all files by name: those of this folder's emitters and of every emit.py outside it; or of one room."""
+    if only:
+        emitters = [emitter(ROOT / only / "emit.py")]
+    else:
+        rooms = sorted([*ROOT.glob("*/emit.py"), *ROOT.glob("backends/*/emit.py")])
+        rooms = [path for path in rooms if path.parent.name not in OPTIONAL]
+        emitters = [emit_abi, emit_api, emit_stubs, emit_composites, emit_table, *map(emitter, rooms)]
     files = {name: text for module in emitters for name, text in module.emit(ops, lock).items()}
     return {name: cpp.wrapped(text) if name.endswith(CPP) else text for name, text in files.items()}
 
@@ -64,6 +71,7 @@ def main() -> int:
         default="warn",
         help="what becomes of operators and fields that the lock does not have yet",
     )
+    parser.add_argument("--only", default="", help="the room whose files are generated")
     args = parser.parse_args()
     try:
         ops = load(str(args.ops))
@@ -73,7 +81,7 @@ def main() -> int:
         return 1
     if args.out is None:
         return 0
-    files = emit(ops, lock)
+    files = emit(ops, lock, args.only)
     write_all(files, args.out)
     for name in sorted(files):
         if name.endswith(".cpp"):
