@@ -12,7 +12,7 @@ build_packages=(
 )
 test_packages=(
   git libgtest-dev libgmock-dev libbenchmark-dev clang-format clang-tidy black make pkg-config libeigen3-dev
-  chromium iproute2
+  chromium iproute2 python3-dev python3-numpy
 )
 docs_packages=(python3 python3-yaml python3-pygments mkdocs)
 

@@ -1,0 +1,30 @@
+"""Tensors, operators and gradients of mytorch. Names and meanings are PyTorch's."""
+
+import math as _math
+
+from mytorch import _core
+from mytorch._core import *  # noqa: F403  the operators and types
+from mytorch._core import __version__
+from mytorch import autograd, cuda, fft, linalg, special
+from mytorch._grad_mode import enable_grad, no_grad, set_grad_enabled
+
+inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
+newaxis = None
+
+# Further names of types.
+half, double, short, long = _core.float16, _core.float64, _core.int16, _core.int64
+cfloat, cdouble = _core.complex64, _core.complex128
+
+
+def is_tensor(obj):
+    """Returns whether an object is a tensor."""
+    return isinstance(obj, _core.Tensor)
+
+
+def numel(input):
+    """Returns the number of elements."""
+    return input.numel()
+
+
+# Last, because they hide Python's own types in this module.
+float, int = _core.float32, _core.int32

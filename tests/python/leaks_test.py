@@ -1,0 +1,86 @@
+"""Many calls leave no memory behind."""
+
+import gc
+import sys
+import tracemalloc
+import unittest
+
+import mytorch as mt
+
+
+def growth(call, times=20000):
+    """Returns how many bytes and objects of Python `times` calls leave."""
+    for _ in range(1000):
+        call()
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0], len(gc.get_objects())
+    for _ in range(times):
+        call()
+    gc.collect()
+    after = tracemalloc.get_traced_memory()[0], len(gc.get_objects())
+    tracemalloc.stop()
+    return after[0] - before[0], after[1] - before[1]
+
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+def refused(call):
+    try:
+        call()
+    except (mt.Error, TypeError):
+        return
+    raise AssertionError("nothing was raised")
+
+
+class Leaks(unittest.TestCase):
+    def check(self, call, times=20000):
+        self.assertLess(growth(call, times)[0], 20000)
+        before = resident()
+        for _ in range(times):
+            call()
+        self.assertLess(resident() - before, 16 << 20)
+
+    def test_operators(self):
+        x = mt.ones(8)
+        out = mt.empty(8)
+        references = sys.getrefcount(x), sys.getrefcount(mt.float32)
+        self.check(lambda: mt.add(x, 1, alpha=2))
+        self.check(lambda: x.sum(dim=(0,), dtype=mt.float64))
+        self.check(lambda: mt.add(x, x, out=out))
+        self.check(lambda: x.view(2, 4).max(1).values)
+        self.check(lambda: mt.cat([x, x]).split(8))
+        self.assertEqual((sys.getrefcount(x), sys.getrefcount(mt.float32)), references)
+
+    def test_values_and_indices(self):
+        x = mt.zeros(4, 4)
+        self.check(lambda: mt.tensor([[1.0, 2.0], [3.0, 4.0]]).tolist())
+        self.check(lambda: x[1, [0, 2]])
+        self.check(lambda: x.__setitem__((slice(None), 1), 3))
+        self.check(lambda: list(x))
+        self.check(lambda: bytes(memoryview(x)))
+        self.check(lambda: mt.from_dlpack(x.__dlpack__()))
+        self.check(lambda: x.__dlpack__())
+
+    def test_errors(self):
+        x = mt.ones(2)
+        self.check(lambda: refused(lambda: x.view(3)))
+        self.check(lambda: refused(lambda: mt.add(x, "text")))
+        self.check(lambda: refused(lambda: mt.tensor([[1], [2, 3]])))
+
+    def test_gradients(self):
+        w = mt.tensor([1.0, 2.0], requires_grad=True)
+
+        def step():
+            with w.register_hook(lambda g: g * 1):
+                (w * w).sum().backward()
+            w.grad = None
+
+        self.check(step, 5000)
+
+
+if __name__ == "__main__":
+    unittest.main()
