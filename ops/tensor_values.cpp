@@ -69,6 +69,23 @@ class Numbers {
   std::vector<Scalar> numbers_;
 };
 
+// Throws Error(kValue) for a number that is no value of a type of integers.
+void check_held(ScalarType type, const Scalar& number) {
+  if (holds(type, number)) return;
+  fail(ErrorCode::kValue, "[tensor] ", number_text(number), " is not a value of ", dtype_name(type),
+       ": choose a wider dtype");
+}
+
+// The same for all elements of a tensor. Complex numbers have the conversion's own check.
+void check_all_held(const Tensor& numbers, ScalarType type) {
+  if (is_complex(numbers.dtype())) return;
+  const auto check = [&](const auto& values) {
+    for (const auto value : values) check_held(type, Scalar(value));
+  };
+  if (is_floating_point(numbers.dtype())) return check(numbers.to_vector<double>());
+  check(numbers.to_vector<int64_t>());
+}
+
 template <class T>
 T converted(const Scalar& number) {
   if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
@@ -76,10 +93,7 @@ T converted(const Scalar& number) {
   } else if constexpr (std::is_same_v<T, bool> || std::is_floating_point_v<T>) {
     return number.to<T>();
   } else {
-    if (!holds(scalar_type_of<T>(), number)) {
-      fail(ErrorCode::kValue, "[tensor] ", number_text(number), " is not a value of ",
-           dtype_name(scalar_type_of<T>()), ": choose a wider dtype");
-    }
+    check_held(scalar_type_of<T>(), number);
     return number.to<T>();
   }
 }
@@ -152,7 +166,10 @@ Tensor detail::copy_of_elements(const void* data, size_t size, ScalarType type,
                            : type == kFloat64    ? kFloat32
                            : type == kComplex128 ? kComplex64
                                                  : type;
-  return options.finish(to(to(copy, options.dtype_opt().value_or(usual)), options.device()));
+  const ScalarType wanted = options.dtype_opt().value_or(usual);
+  const bool has_all = wanted == type || (wanted == kInt64 && is_integral(type, true));
+  if (is_integral(wanted) && !has_all) check_all_held(copy, wanted);
+  return options.finish(to(to(copy, wanted), options.device()));
 }
 
 void Tensor::copy_values(void* to, ScalarType type) const {

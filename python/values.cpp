@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/types/errors.h"
-#include "core/types/holds.h"
 #include "mytorch/ops.h"
 #include "mytorch/tensor_values.h"
 #include "python/convert.h"
@@ -50,12 +49,6 @@ class Numbers {
 
   template <class T>
   Tensor made(const std::vector<T>& values, ScalarType dtype) const {
-    if constexpr (!std::is_same_v<T, std::complex<double>>) {
-      for (const T value : values) {
-        if (holds(dtype, Scalar(value))) continue;
-        fail(ErrorCode::kValue, "[tensor] ", value, " is not a value of ", dtype_name(dtype));
-      }
-    }
     return mytorch::tensor(values, dtype).reshape(sizes_);
   }
 

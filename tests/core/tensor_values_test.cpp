@@ -68,6 +68,20 @@ TEST(TensorLiterals, RefuseRaggedListsAndLostValues) {
   expect_error(ErrorCode::kShape, {"[tensor]", "beside a list"}, [] { tensor({{1, 2}, 3}); });
   expect_error(ErrorCode::kShape, {"[tensor]", "beside a list"}, [] { tensor({3, {1, 2}}); });
   expect_error(ErrorCode::kValue, {"[tensor]", "300", "uint8"}, [] { tensor({300}, kUInt8); });
+  // Of a list of the program, too.
+  expect_error(ErrorCode::kValue, {"[tensor]", "300", "uint8"}, [] {
+    tensor(std::vector<int64_t>{1, 300}, kUInt8);
+  });
+  expect_error(ErrorCode::kValue, {"[tensor]", "-1", "uint8"},
+               [] { tensor(std::vector<int8_t>{-1}, kUInt8); });
+  expect_error(ErrorCode::kValue, {"[tensor]", "1e+20", "int64"},
+               [] { tensor(std::vector<double>{1e20}, kInt64); });
+  expect_error(ErrorCode::kValue, {"[tensor]", "nan", "int32"},
+               [] { tensor(std::vector<float>{NAN}, kInt32); });
+  EXPECT_EQ(tensor(std::vector<double>{2.75, -2.75}, kInt8).to_vector<int64_t>(),
+            (std::vector<int64_t>{2, -2}));
+  EXPECT_EQ(tensor(std::vector<int64_t>{300}, kBool).to_vector<int64_t>(),
+            (std::vector<int64_t>{1}));
   expect_error(ErrorCode::kValue, {"[tensor]", "-1", "uint8"}, [] { tensor({-1}, kUInt8); });
   expect_error(ErrorCode::kValue, {"[tensor]", "nan", "int64"}, [] { tensor({NAN}, kInt64); });
   expect_error(ErrorCode::kValue, {"[tensor]", "int64"}, [] { tensor({9.3e18}, kInt64); });
