@@ -25,24 +25,12 @@
 #include "mytorch/ops/view.h"
 #include "mytorch/tensor_impl.h"
 #include "mytorch/tensor_values.h"
+#include "ops/dlpack.h"
 
 namespace mytorch {
 namespace dlpack {
 namespace {
 
-// The layouts of dlpack.h, which DLPack keeps. mt_dltensor is its DLTensor.
-struct Unversioned {
-  mt_dltensor dl_tensor;
-  void* manager_ctx;
-  void (*deleter)(Unversioned* self);
-};
-struct Versioned {
-  uint32_t major, minor;
-  void* manager_ctx;
-  void (*deleter)(Versioned* self);
-  uint64_t flags;
-  mt_dltensor dl_tensor;
-};
 constexpr uint32_t kMajor = 1, kMinor = 0;
 constexpr uint64_t kReadOnly = 1, kCopied = 2;
 constexpr int32_t kCudaHost = 3, kCudaManaged = 13;  // device types
@@ -266,17 +254,15 @@ Tensor aligned_copy(const Layout& layout, ScalarType dtype, detail::Deleter dele
   return mytorch::squeeze(mytorch::view(copied, dtype), -1).detach();
 }
 
-// Calls the deleter of a producer in the end.
 template <class Managed>
 std::shared_ptr<Managed> owned(Managed* managed) {
-  return {managed, [](Managed* it) {
-            if (it->deleter != nullptr) it->deleter(it);
-          }};
+  return {managed, release<Managed>};
 }
 
-template <class Managed>
-Tensor imported(std::shared_ptr<Managed> owner, bool read_only, std::optional<bool> copy) {
-  const mt_dltensor& from = owner->dl_tensor;
+}  // namespace
+
+Tensor tensor_over(const mt_dltensor& from, std::shared_ptr<void> owner, bool read_only,
+                   std::optional<bool> copy) {
   const ScalarType dtype = type_of(from.dtype);
   const Device device = device_of(from);
   const Layout layout = layout_of(from, dtype);
@@ -304,7 +290,6 @@ Tensor imported(std::shared_ptr<Managed> owner, bool read_only, std::optional<bo
   return aligned && copy == true ? mytorch::clone(result) : result;
 }
 
-}  // namespace
 }  // namespace dlpack
 
 DLManagedTensorVersioned* to_dlpack(const Tensor& tensor, const DlpackOptions& options) {
@@ -334,12 +319,14 @@ Tensor from_dlpack(DLManagedTensorVersioned* managed, std::optional<bool> copy) 
          owner->minor, " of DLPack, and this consumer 1: ask for max_version 1");
   }
   const bool read_only = (owner->flags & dlpack::kReadOnly) != 0;
-  return dlpack::imported(std::move(owner), read_only, copy);
+  const mt_dltensor& from = owner->dl_tensor;
+  return dlpack::tensor_over(from, std::move(owner), read_only, copy);
 }
 
 Tensor from_dlpack(DLManagedTensor* managed, std::optional<bool> copy) {
-  return dlpack::imported(dlpack::owned(reinterpret_cast<dlpack::Unversioned*>(managed)), false,
-                          copy);
+  auto owner = dlpack::owned(reinterpret_cast<dlpack::Unversioned*>(managed));
+  const mt_dltensor& from = owner->dl_tensor;
+  return dlpack::tensor_over(from, std::move(owner), /*read_only=*/false, copy);
 }
 
 }  // namespace mytorch

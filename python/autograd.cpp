@@ -11,18 +11,6 @@
 namespace mytorch::python {
 namespace {
 
-// Takes the interpreter's lock in its scope, on any thread.
-class Locked {
- public:
-  Locked() : state_(take_lock(PyGILState_Ensure)) {}
-  ~Locked() { PyGILState_Release(state_); }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-
- private:
-  const PyGILState_STATE state_;
-};
-
 class Released {
  public:
   Released() : state_(PyEval_SaveThread()) {}
@@ -170,15 +158,10 @@ PyObject* enable_grad(PyObject*, PyObject* value) {
   });
 }
 
-template <class F>
-PyCFunction method(F* f) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(f));
-}
-
 }  // namespace
 
 PyMethodDef autograd_methods[] = {
-    {"backward", method(backward), METH_VARARGS | METH_KEYWORDS,
+    {"backward", as_method(backward), METH_VARARGS | METH_KEYWORDS,
      "backward(gradient=None, retain_graph=None, create_graph=False, inputs=None)\n--\n\nAdds the "
      "gradients of this tensor to the `grad` of the leaves that it depends on."},
     {"_register_hook", register_hook, METH_O, nullptr},
@@ -187,8 +170,8 @@ PyMethodDef autograd_methods[] = {
     {}};
 
 PyMethodDef autograd_functions[] = {
-    {"_backward", method(backward_of_all), METH_VARARGS | METH_KEYWORDS, nullptr},
-    {"_grad", method(grad), METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"_backward", as_method(backward_of_all), METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"_grad", as_method(grad), METH_VARARGS | METH_KEYWORDS, nullptr},
     {"is_grad_enabled", is_grad_enabled, METH_NOARGS,
      "Returns whether operations are recorded for differentiation."},
     {"_set_grad_enabled", enable_grad, METH_O, nullptr},

@@ -22,7 +22,7 @@ bool is_array_type(PyObject* object) {
 bool is_numpy_array(PyObject* object) {
   return is_numpy(object, "numpy.ndarray") || is_array_type(object);
 }
-bool is_numpy_complex(PyObject* object) { return is_numpy(object, "numpy.c"); }
+bool is_numpy_complex(PyObject* object) { return is_numpy(object, "numpy.complex"); }
 bool is_number_of_numpy(PyObject* object) {
   return is_numpy(object, "numpy.") && !is_numpy_array(object) && !is_numpy_complex(object) &&
          PyIndex_Check(object) == 0 && Py_TYPE(object)->tp_as_number != nullptr &&
@@ -206,6 +206,10 @@ PyObject* to_python(const Scalar& value) {
   if (value.is_int()) return to_python(int64_t{value.to_int()});
   if (value.is_float()) return to_python(value.to_double());
   return PyComplex_FromDoubles(value.real(), value.imag());
+}
+
+PyObject* to_python(std::string_view text) {
+  return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
 }
 
 PyObject* to_python(const std::vector<Tensor>& values) {

@@ -103,6 +103,8 @@ inline PyObject* to_python(Tensor value) { return wrap(std::move(value)); }
 inline PyObject* to_python(bool value) { return PyBool_FromLong(value ? 1 : 0); }
 inline PyObject* to_python(int64_t value) { return PyLong_FromLongLong(value); }
 inline PyObject* to_python(double value) { return PyFloat_FromDouble(value); }
+PyObject* to_python(std::string_view text);
+PyObject* to_python(const char*) = delete;               // would be a bool
 PyObject* to_python(const std::vector<Tensor>& values);  // a tuple
 PyObject* to_python(IntList values);                     // a tuple
 template <class... T>

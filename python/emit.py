@@ -324,6 +324,8 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
     for number, names in parts.items():
         lines = ['#include "mytorch/ops.h"', '#include "python/named_results.h"', '#include "python/operators.h"', ""]
         lines += ["namespace mytorch::python {", f"namespace operators_{number} {{", "namespace {", ""]
+        most = max(len(op.schema.args) + 1 for name in names for op in found[name][0])
+        lines += [f"static_assert({most} <= kMaxParams);", ""]
         entries = []
         for name in names:
             body, entry = operator(name, *found[name])

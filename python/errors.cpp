@@ -9,17 +9,6 @@ constexpr int kCodes = static_cast<int>(ErrorCode::kInternal) + 1;
 PyObject* types[kCodes] = {};
 PyObject* base = nullptr;
 
-class Lock {
- public:
-  Lock() : state_(take_lock(PyGILState_Ensure)) {}
-  ~Lock() { PyGILState_Release(state_); }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
-
- private:
-  const PyGILState_STATE state_;
-};
-
 PyObject* take_exception() {
 #if PY_VERSION_HEX >= 0x030C0000
   return PyErr_GetRaisedException();
@@ -39,13 +28,13 @@ PyObject* take_exception() {
 Raised::Raised() : exception_(take_exception()) {}
 
 Raised::Raised(const Raised& other) : exception_(other.exception_) {
-  const Lock lock;
+  const Locked locked;
   Py_XINCREF(exception_);
 }
 
 Raised::~Raised() {
   if (!Py_IsInitialized()) return;
-  const Lock lock;
+  const Locked locked;
   Py_XDECREF(exception_);
 }
 

@@ -38,6 +38,18 @@ auto take_lock(F&& f) {
   }
 }
 
+// Has the interpreter's lock in its scope, on any thread.
+class Locked {
+ public:
+  Locked() : state_(take_lock(PyGILState_Ensure)) {}
+  ~Locked() { PyGILState_Release(state_); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  const PyGILState_STATE state_;
+};
+
 // Throws Raised if `object` is null.
 inline PyObject* checked(PyObject* object) {
   if (object == nullptr) throw Raised();

@@ -1,8 +1,8 @@
 #include "python/exchange.h"
 
+#include <cstring>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,7 +11,7 @@
 #include "core/types/errors.h"
 #include "mytorch/dlpack.h"
 #include "mytorch/ops.h"
-#include "mytorch/tensor_values.h"
+#include "ops/dlpack.h"
 #include "python/convert.h"
 
 namespace mytorch::python {
@@ -22,20 +22,17 @@ constexpr const char* kUnversioned = "dltensor";
 
 // ---- DLPack ----
 
+// Frees what a capsule holds if nobody has taken it.
+template <class Managed>
+void release_capsule(PyObject* capsule, const char* name) {
+  if (PyCapsule_IsValid(capsule, name) == 0) return;
+  dlpack::release(static_cast<Managed*>(PyCapsule_GetPointer(capsule, name)));
+}
 void release_versioned(PyObject* capsule) {
-  if (PyCapsule_IsValid(capsule, kVersioned) == 0) return;
-  // As a consumer that has no use for it.
-  try {
-    from_dlpack(static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule, kVersioned)));
-  } catch (const std::exception&) {  // which has released it
-  }
+  release_capsule<dlpack::Versioned>(capsule, kVersioned);
 }
 void release_unversioned(PyObject* capsule) {
-  if (PyCapsule_IsValid(capsule, kUnversioned) == 0) return;
-  try {
-    from_dlpack(static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, kUnversioned)));
-  } catch (const std::exception&) {
-  }
+  release_capsule<dlpack::Unversioned>(capsule, kUnversioned);
 }
 
 constexpr int32_t kCpu = MT_DEVICE_CPU, kCuda = MT_DEVICE_CUDA;  // DLPack's codes
@@ -234,53 +231,19 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
 
 void release_buffer(PyObject*, Py_buffer* view) { delete static_cast<HeldBuffer*>(view->internal); }
 
-// What an importer needs of dlpack.h's DLManagedTensorVersioned.
-struct Described {
-  uint32_t major = 1, minor = 0;
-  void* manager_ctx = nullptr;
-  void (*deleter)(Described* self) = nullptr;
-  uint64_t flags = 0;
-  mt_dltensor dl_tensor{};
-  std::vector<int64_t> sizes, strides;
-  std::shared_ptr<void> owner;
-};
-
-// Returns a tensor over memory on the CPU, which `owner` keeps. Without strides, it is row-major.
-Tensor from_memory(void* data, ScalarType dtype, std::vector<int64_t> sizes,
-                   std::vector<int64_t> strides, bool read_only, std::shared_ptr<void> owner,
-                   std::optional<bool> copy) {
-  auto* const described = new Described;
-  described->sizes = std::move(sizes);
-  described->strides = std::move(strides);
-  described->owner = std::move(owner);
-  described->flags = read_only ? 1 : 0;
-  described->deleter = [](Described* self) { delete self; };
-  described->dl_tensor = {
-      .data = data,
-      .device = {MT_DEVICE_CPU, 0},
-      .ndim = static_cast<int32_t>(described->sizes.size()),
-      .dtype = to_abi(dtype),
-      .shape = described->sizes.data(),
-      .strides = described->strides.empty() ? nullptr : described->strides.data(),
-      .byte_offset = 0};
-  return from_dlpack(reinterpret_cast<DLManagedTensorVersioned*>(described), copy);
-}
-
 // Memory of a buffer of bytes, or of numbers that the letters of struct tell.
 Tensor import_buffer(PyObject* object, std::optional<bool> copy) {
   auto view = std::make_unique<Py_buffer>();
   if (PyObject_GetBuffer(object, view.get(), PyBUF_RECORDS_RO) != 0) throw Raised();
   const std::shared_ptr<Py_buffer> owner(view.release(), [](Py_buffer* held) {
     if (!Py_IsInitialized()) return;
-    const PyGILState_STATE state = take_lock(PyGILState_Ensure);
+    const Locked locked;
     PyBuffer_Release(held);
-    PyGILState_Release(state);
     delete held;
   });
   const std::string given = owner->format == nullptr ? "B" : owner->format;
-  const size_t prefix =
-      given.empty() ? 0 : std::string_view("@=<").find(given[0]) != std::string_view::npos;
-  std::string format = given.substr(prefix);
+  std::string format = given;
+  if (!format.empty() && std::strchr("@=<", format[0]) != nullptr) format.erase(0, 1);
   if (format == "l") format = owner->itemsize == 8 ? "q" : "i";
   std::optional<ScalarType> dtype;
   for (const Format& each : kFormats) {
@@ -290,7 +253,7 @@ Tensor import_buffer(PyObject* object, std::optional<bool> copy) {
     fail(ErrorCode::kType, "[asarray] a buffer has elements of format '", given, "' and ",
          int64_t{owner->itemsize}, " bytes, which tensors do not have");
   }
-  // By way of DLPack's import, which sees to strides and alignment.
+  // DLPack's import sees to strides and alignment.
   std::vector<int64_t> sizes, strides;
   if (owner->shape == nullptr && owner->ndim == 1) sizes.push_back(owner->len / owner->itemsize);
   for (int d = 0; d < owner->ndim && owner->shape != nullptr; ++d) sizes.push_back(owner->shape[d]);
@@ -300,8 +263,14 @@ Tensor import_buffer(PyObject* object, std::optional<bool> copy) {
       fail(ErrorCode::kValue, "[asarray] the strides of a buffer fit no tensor: copy it first");
     }
   }
-  return from_memory(owner->buf, *dtype, std::move(sizes), std::move(strides), owner->readonly != 0,
-                     owner, copy);
+  const mt_dltensor described = {.data = owner->buf,
+                                 .device = {MT_DEVICE_CPU, 0},
+                                 .ndim = static_cast<int32_t>(sizes.size()),
+                                 .dtype = to_abi(*dtype),
+                                 .shape = sizes.data(),
+                                 .strides = strides.empty() ? nullptr : strides.data(),
+                                 .byte_offset = 0};
+  return dlpack::tensor_over(described, owner, owner->readonly != 0, copy);
 }
 
 PyObject* to_numpy(PyObject* self, PyObject* args, PyObject* keywords) {
@@ -314,17 +283,8 @@ PyObject* to_numpy(PyObject* self, PyObject* args, PyObject* keywords) {
   return guarded([&]() -> PyObject* {
     Ref source(Py_NewRef(self));
     if (force != 0) source = Ref(wrap(tensor_of(self).detach().to(kCPU)));
-    const Ref numpy(checked(PyImport_ImportModule("numpy")));
-    // For an error that names the cause; NumPy would take the tensor for an object.
-    Py_buffer view;
-    if (PyObject_GetBuffer(source.get(), &view, PyBUF_RECORDS_RO) != 0) {
-      PyErr_Clear();
-      Py_buffer again;
-      PyObject_GetBuffer(source.get(), &again, PyBUF_RECORDS_RO);
-      throw Raised();
-    }
-    PyBuffer_Release(&view);
     const Ref memory(checked(PyMemoryView_FromObject(source.get())));
+    const Ref numpy(checked(PyImport_ImportModule("numpy")));
     return checked(PyObject_CallMethod(numpy.get(), "asarray", "O", memory.get()));
   });
 }
@@ -346,31 +306,25 @@ PyObject* array(PyObject* self, PyObject* args, PyObject* keywords) {
   });
 }
 
-template <class F>
-PyCFunction method(F* f) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(f));
-}
-
 }  // namespace
 
-bool is_array(PyObject* object) {
-  return PyObject_HasAttrString(object, "__dlpack__") != 0 || PyObject_CheckBuffer(object) != 0;
-}
+bool has_dlpack(PyObject* object) { return PyObject_HasAttrString(object, "__dlpack__") != 0; }
+bool is_array(PyObject* object) { return has_dlpack(object) || PyObject_CheckBuffer(object) != 0; }
 
 Tensor from_array(PyObject* object, std::optional<bool> copy) {
   if (PyCapsule_CheckExact(object)) return from_capsule(object, copy);
-  if (PyObject_HasAttrString(object, "__dlpack__") != 0) return import_dlpack(object, copy);
+  if (has_dlpack(object)) return import_dlpack(object, copy);
   return import_buffer(object, copy);
 }
 
 PyMethodDef exchange_methods[] = {
-    {"__dlpack__", method(export_dlpack), METH_VARARGS | METH_KEYWORDS,
+    {"__dlpack__", as_method(export_dlpack), METH_VARARGS | METH_KEYWORDS,
      "Returns a capsule for another library: see mytorch/dlpack.h."},
     {"__dlpack_device__", dlpack_device, METH_NOARGS, "Returns DLPack's (type, number)."},
-    {"numpy", method(to_numpy), METH_VARARGS | METH_KEYWORDS,
+    {"numpy", as_method(to_numpy), METH_VARARGS | METH_KEYWORDS,
      "numpy(*, force=False)\n--\n\nReturns an array over the same memory; with `force`, a copy if "
      "it needs one."},
-    {"__array__", method(array), METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"__array__", as_method(array), METH_VARARGS | METH_KEYWORDS, nullptr},
     {}};
 
 PyBufferProcs buffer_slots = {get_buffer, release_buffer};

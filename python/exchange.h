@@ -9,7 +9,8 @@
 
 namespace mytorch::python {
 
-// Whether an object has __dlpack__ or a buffer.
+bool has_dlpack(PyObject* object);
+// Whether an object has __dlpack__ or a buffer, as bytes have.
 bool is_array(PyObject* object);
 // Returns a tensor over its memory; `copy` as for mytorch::from_dlpack.
 Tensor from_array(PyObject* object, std::optional<bool> copy);

@@ -148,22 +148,17 @@ PyObject* use_threads(PyObject*, PyObject* count) {
   });
 }
 
-template <class F>
-PyCFunction method(F* f) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(f));
-}
-
 PyMethodDef functions[] = {
-    {"tensor", method(tensor), METH_VARARGS | METH_KEYWORDS,
+    {"tensor", as_method(tensor), METH_VARARGS | METH_KEYWORDS,
      "tensor(data, *, dtype=None, device=None, requires_grad=False)\n--\n\nReturns a tensor with "
      "copies of numbers, of nested lists of them, or of an array. Bools, integers, floats and "
      "complex numbers become bool, int64, float32 and complex64."},
-    {"asarray", method(as_array), METH_VARARGS | METH_KEYWORDS,
+    {"asarray", as_method(as_array), METH_VARARGS | METH_KEYWORDS,
      "asarray(obj, dtype=None, *, device=None, copy=None)\n--\n\nReturns a tensor over the memory "
      "of an array if its type and device allow it; with copy=True, a copy, and with copy=False, an "
      "error in place of one."},
-    {"as_tensor", method(as_array), METH_VARARGS | METH_KEYWORDS, "The same as asarray."},
-    {"from_dlpack", method(import_dlpack), METH_VARARGS | METH_KEYWORDS,
+    {"as_tensor", as_method(as_array), METH_VARARGS | METH_KEYWORDS, "The same as asarray."},
+    {"from_dlpack", as_method(import_dlpack), METH_VARARGS | METH_KEYWORDS,
      "from_dlpack(x, *, device=None, copy=None)\n--\n\nReturns a tensor over the memory of an "
      "object with __dlpack__. Negative strides and unaligned elements are copied, unless "
      "copy=False."},

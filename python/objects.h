@@ -34,6 +34,16 @@ class Ref {
   PyObject* object_ = nullptr;
 };
 
+// Functions as the tables of types and modules list them.
+template <class F>
+PyCFunction as_method(F* f) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(f));
+}
+template <class F>
+void* as_slot(F* f) {
+  return reinterpret_cast<void*>(f);
+}
+
 struct TensorObject {
   PyObject_HEAD Tensor tensor;
   PyObject* weak_references;

@@ -27,14 +27,10 @@ void destroy(PyObject* self) {
   Py_DECREF(type);
 }
 
-PyObject* text(const std::string& value) {
-  return PyUnicode_FromStringAndSize(value.data(), static_cast<Py_ssize_t>(value.size()));
-}
-
 // ---- dtype ----
 
 PyObject* dtype_repr(PyObject* self) {
-  return text(std::string("mytorch.") + dtype_name(as<DtypeObject>(self).dtype));
+  return to_python(std::string("mytorch.") + dtype_name(as<DtypeObject>(self).dtype));
 }
 PyObject* dtype_reduce(PyObject* self, PyObject*) {
   return Py_BuildValue("O(s)", Py_TYPE(self), dtype_name(as<DtypeObject>(self).dtype));
@@ -83,10 +79,11 @@ PyObject* new_device(PyTypeObject*, PyObject* args, PyObject* keywords) {
   });
 }
 PyObject* device_str(PyObject* self) {
-  return guarded([&] { return text(as<DeviceObject>(self).device.str()); });
+  return guarded([&] { return to_python(as<DeviceObject>(self).device.str()); });
 }
 PyObject* device_repr(PyObject* self) {
-  return guarded([&] { return text("device('" + as<DeviceObject>(self).device.str() + "')"); });
+  return guarded(
+      [&] { return to_python("device('" + as<DeviceObject>(self).device.str() + "')"); });
 }
 PyObject* device_compare(PyObject* a, PyObject* b, int op) {
   if ((op != Py_EQ && op != Py_NE) || !is_device(b)) Py_RETURN_NOTIMPLEMENTED;
@@ -100,7 +97,7 @@ Py_hash_t device_hash(PyObject* self) {
 PyObject* device_kind(PyObject* self, void*) {
   return guarded([&] {
     const std::string name = as<DeviceObject>(self).device.str();
-    return text(name.substr(0, name.find(':')));
+    return to_python(name.substr(0, name.find(':')));
   });
 }
 PyObject* device_index(PyObject* self, void*) {
@@ -173,11 +170,6 @@ PyTypeObject* make_type(PyObject* module, const char* name, const char* short_na
                                                                                           : type;
 }
 
-template <class F>
-void* slot(F* f) {
-  return reinterpret_cast<void*>(f);
-}
-
 template <class T>
 T* allocate(PyTypeObject* type) {
   return reinterpret_cast<T*>(
@@ -197,8 +189,8 @@ PyObject* wrap(Device device) {
 bool add_plain_types(PyObject* module) {
   dtype_type =
       make_type<DtypeObject>(module, "mytorch.dtype", "dtype",
-                             {{Py_tp_repr, slot(dtype_repr)},
-                              {Py_tp_new, slot(new_dtype)},
+                             {{Py_tp_repr, as_slot(dtype_repr)},
+                              {Py_tp_new, as_slot(new_dtype)},
                               {Py_tp_methods, dtype_methods},
                               {Py_tp_getset, dtype_fields},
                               {Py_tp_doc, const_cast<char*>("The type of a tensor's elements.")}});
@@ -211,18 +203,18 @@ bool add_plain_types(PyObject* module) {
   }
   device_type_object = make_type<DeviceObject>(
       module, "mytorch.device", "device",
-      {{Py_tp_repr, slot(device_repr)},
-       {Py_tp_str, slot(device_str)},
-       {Py_tp_new, slot(new_device)},
-       {Py_tp_richcompare, slot(device_compare)},
-       {Py_tp_hash, slot(device_hash)},
+      {{Py_tp_repr, as_slot(device_repr)},
+       {Py_tp_str, as_slot(device_str)},
+       {Py_tp_new, as_slot(new_device)},
+       {Py_tp_richcompare, as_slot(device_compare)},
+       {Py_tp_hash, as_slot(device_hash)},
        {Py_tp_methods, device_methods},
        {Py_tp_getset, device_fields},
        {Py_tp_doc, const_cast<char*>("A device that holds tensors: device('cuda', 1).")}});
   if (device_type_object == nullptr) return false;
   generator_type = make_type<GeneratorObject>(
       module, "mytorch.Generator", "Generator",
-      {{Py_tp_new, slot(new_generator)},
+      {{Py_tp_new, as_slot(new_generator)},
        {Py_tp_methods, generator_methods},
        {Py_tp_doc,
         const_cast<char*>("A generator of random numbers: each operator takes one call, and its "

@@ -1,5 +1,6 @@
 """Tensors, operators and gradients of mytorch. Names and meanings are PyTorch's."""
 
+import builtins as _builtins
 import math as _math
 
 from mytorch import _core
@@ -28,3 +29,6 @@ def numel(input):
 
 # Last, because they hide Python's own types in this module.
 float, int = _core.float32, _core.int32
+
+# `from mytorch import *` leaves Python's own names as they are.
+__all__ = [name for name in globals() if name[0] != "_" and not hasattr(_builtins, name)]

@@ -1,9 +1,5 @@
-"""The operators whose names begin with `linalg_`."""
+"""Linear algebra: the operators whose names begin with `linalg_`."""
 
-from mytorch import _core
+from mytorch._prefixed import prefixed
 
-_prefix = "linalg_"
-for _name in dir(_core):
-    if _name.startswith(_prefix):
-        globals()[_name[len(_prefix) :]] = getattr(_core, _name)
-del _name
+globals().update(prefixed("linalg_"))

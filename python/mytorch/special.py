@@ -1,9 +1,5 @@
-"""The operators whose names begin with `special_`."""
+"""Special functions: the operators whose names begin with `special_`."""
 
-from mytorch import _core
+from mytorch._prefixed import prefixed
 
-_prefix = "special_"
-for _name in dir(_core):
-    if _name.startswith(_prefix):
-        globals()[_name[len(_prefix) :]] = getattr(_core, _name)
-del _name
+globals().update(prefixed("special_"))

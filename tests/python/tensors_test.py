@@ -55,8 +55,9 @@ class Values(unittest.TestCase):
         for data in (endless, mixed):
             with self.assertRaises(mt.ShapeError):
                 mt.tensor(data)
-        with self.assertRaises(mt.Error):
-            mt.tensor(300, dtype=mt.uint8)
+        for value, dtype in ((300, mt.uint8), (-1, mt.uint8), (math.nan, mt.int32), (1j, mt.int64)):
+            with self.assertRaises(mt.Error):
+                mt.tensor(value, dtype=dtype)
         nested = 1
         for _ in range(70):
             nested = [nested]
@@ -389,6 +390,13 @@ class Overloads(unittest.TestCase):
             mt.add(x, "text")
         with self.assertRaises(OverflowError):
             x.add(2**70)
+
+    def test_star_imports_hide_nothing_of_python(self):
+        names = {}
+        exec("from mytorch import *", names)
+        self.assertIs(names["tensor"], mt.tensor)
+        for name in ("float", "int", "bool", "sum", "abs", "max"):
+            self.assertNotIn(name, names)
 
     def test_every_operator_has_a_signature(self):
         names = [n for n in dir(mt._core) if not n.startswith("_") and type(getattr(mt._core, n)) is type(mt.add)]
