@@ -26,6 +26,12 @@ struct ParameterAccess {
   static void convert(Module& module, const std::function<Tensor(const Tensor&)>& function);
   // Whether members of the module itself are computed from others.
   static bool is_parametrized(const Module& module);
+  // Calls `function` with the module's own tensors alone, also with undefined ones.
+  static void visit_own(
+      const Module& module,
+      const std::function<void(const std::string& name, Tensor& member, bool is_buffer)>& function);
+  // Whether the module will make its tensors in its first call.
+  static bool is_lazy(const Module& module);
   // Returns the name and the pointer of a child that is held by pointer, as an element of a list.
   static const std::string& child_name(const Module& module, size_t index);
   static std::shared_ptr<Module> child(const Module& module, size_t index);

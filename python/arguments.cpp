@@ -4,6 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "python/layers.h"
+
 namespace mytorch::python {
 namespace {
 
@@ -44,6 +46,10 @@ bool fits(const Param& param, PyObject* object, bool exactly) {
       return fits_tensors(object);
     case Kind::kTensorsOrNone:
       return fits_tensors_or_none(object);
+    case Kind::kLayer:
+      return is_layer(object);
+    case Kind::kAny:
+      return true;
   }
   return false;
 }
@@ -120,7 +126,7 @@ class Slots {
       if (at < 0 || !give(at, args[count + i])) return false;
     }
     for (int i = 0; i < signature.size; ++i) {
-      if (slots_[i] == Py_None)
+      if (slots_[i] == Py_None && signature.params[i].kind != Kind::kAny)
         slots_[i] = nullptr;
       else if (slots_[i] == nullptr && signature.params[i].required)
         return false;

@@ -28,6 +28,8 @@ enum class Kind : uint8_t {
   kFloats,
   kTensors,
   kTensorsOrNone,
+  kLayer,  // of C++
+  kAny,    // the conversion checks it; None stays an argument
 };
 
 constexpr int kMaxParams = 24;

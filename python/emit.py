@@ -10,6 +10,7 @@ from codegen import cpp, emit_api
 from codegen.lock import Lock
 from codegen.model import Op
 from codegen.schema import Arg, fnv1a, format_default
+from python import emit_layers
 
 ROOT = Path(__file__).resolve().parent
 FILES = 12
@@ -113,6 +114,12 @@ def variable(arg: Arg, at: int, op: Op) -> str:
     return f"const {kind_} {arg.name}_ = {slot} ? {value} : {default(arg)};"
 
 
+def is_factory(op: Op) -> bool:
+    """Returns whether a result may be made to require gradients: whether the operator takes a device."""
+    names = [a.name for a in op.schema.args]
+    return "device" in names and "dtype" in names and op.schema.name != "to" and len(op.schema.returns) == 1
+
+
 def work(op: Op) -> str:
     terms = [f"elements({a.name}_)" for a in op.schema.args if a.is_tensor or a.is_tensor_list]
     return " + ".join(terms) or "0"
@@ -158,7 +165,11 @@ def overload(op: Op, ident: str, inplace: bool) -> list[str]:
                 f"    return Py_NewRef(s[{at}]);",
                 "  }",
             ]
-    result = f"run({first}, {work(op)}, [&] {{ return mytorch::{name}({call}); }})"
+    value = f"mytorch::{name}({call})"
+    if is_factory(op):
+        slot = f"s[{len(args) + cpp.has_out(op)}]"
+        value += f".requires_grad_({slot} != nullptr && to_bool({slot}))"
+    result = f"run({first}, {work(op)}, [&] {{ return {value}; }})"
     names = [r.name for r in op.schema.returns]
     if len(names) > 1 and all(names):
         fields = ", ".join(cpp.text(n) for n in names)
@@ -180,6 +191,8 @@ def signature(name: str, op: Op, ident: str, inplace: bool) -> tuple[list[str], 
     if with_out:
         several = len(cpp.out_args(op)) > 1
         rows.append(f'{{"out", Kind::{"kTensors" if several else "kTensor"}, true, false, true}}')
+    if is_factory(op) and not inplace:
+        rows.append('{"requires_grad", Kind::kBool, true, false, true}')
     positional = [a for a in args if a.name != "self"]
     spread = -1
     if positional and positional[0].type == "int" and positional[0].list and positional[0].name in SPREAD:
@@ -211,6 +224,8 @@ def python_signature(name: str, op: Op, with_out: bool) -> str:
         parts.append(f"{arg.name}={python_default(arg)}" if optional else arg.name)
     if with_out:
         parts += ["*"] * (not star) + ["out=None"]
+    if is_factory(op):
+        parts.append("requires_grad=False")
     return f"{name}({', '.join(parts)})"
 
 
@@ -297,6 +312,8 @@ def stub(name: str, op: Op, with_out: bool, method: bool) -> str:
         parts.append(f"{name_}: {python_type(arg)}{' = ...' * (optional or (defaults and not star))}")
     if with_out:
         parts += ["*"] * (not star) + ["out: Any = ..."]
+    if is_factory(op):
+        parts.append("requires_grad: _bool = ...")
     return f"def {name}({', '.join(parts)}) -> {result_type(op)}: ..."
 
 
@@ -316,7 +333,7 @@ def stubs(ops: list[Op]) -> str:
 
 
 def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
-    files = {"python/_core.pyi": stubs(ops)}
+    files = {"python/_core.pyi": stubs(ops)} | emit_layers.emit()
     found = functions(ops)
     parts: dict[int, list[str]] = {i: [] for i in range(FILES)}
     for name in found:
@@ -324,7 +341,7 @@ def emit(ops: list[Op], lock: Lock) -> dict[str, str]:
     for number, names in parts.items():
         lines = ['#include "mytorch/ops.h"', '#include "python/named_results.h"', '#include "python/operators.h"', ""]
         lines += ["namespace mytorch::python {", f"namespace operators_{number} {{", "namespace {", ""]
-        most = max(len(op.schema.args) + 1 for name in names for op in found[name][0])
+        most = max(len(op.schema.args) + 2 for name in names for op in found[name][0])
         lines += [f"static_assert({most} <= kMaxParams);", ""]
         entries = []
         for name in names:

@@ -13,6 +13,7 @@
 #include "mytorch/version.h"
 #include "python/autograd.h"
 #include "python/exchange.h"
+#include "python/layers.h"
 #include "python/operators.h"
 #include "python/values.h"
 
@@ -110,6 +111,21 @@ PyObject* from_bytes(PyObject*, PyObject* args) {
   });
 }
 
+PyObject* same_as(PyObject*, PyObject* args) {
+  PyObject *type = nullptr, *tensor = nullptr;
+  if (PyArg_ParseTuple(args, "O!O:_same_as", &PyType_Type, &type, &tensor) == 0) return nullptr;
+  auto* const of = reinterpret_cast<PyTypeObject*>(type);
+  if (PyType_IsSubtype(of, tensor_type) == 0) {
+    PyErr_SetString(PyExc_TypeError, "the type is no type of tensors");
+    return nullptr;
+  }
+  return guarded([&] {
+    PyObject* const made = wrap_as(of, to_tensor(tensor));
+    remember(made);
+    return made;
+  });
+}
+
 PyObject* seed_all(PyObject*, PyObject* seed) {
   return guarded([&] {
     const unsigned long long value = PyLong_AsUnsignedLongLongMask(seed);
@@ -117,6 +133,9 @@ PyObject* seed_all(PyObject*, PyObject* seed) {
     mytorch::manual_seed(value);
     return Py_NewRef(Py_None);
   });
+}
+PyObject* usual_generator(PyObject*, PyObject*) {
+  return guarded([&] { return wrap(default_generator()); });
 }
 PyObject* count_devices(PyObject*, PyObject* name) {
   return guarded([&] {
@@ -165,6 +184,7 @@ PyMethodDef functions[] = {
     {"from_numpy", from_numpy, METH_O,
      "from_numpy(array)\n--\n\nReturns a tensor over the memory of an array."},
     {"manual_seed", seed_all, METH_O, "manual_seed(seed)\n--\n\nSeeds the default generator."},
+    {"_default_generator", usual_generator, METH_NOARGS, nullptr},
     {"device_count", count_devices, METH_O,
      "device_count(type)\n--\n\nReturns how many devices of a type there are, 0 without a "
      "backend."},
@@ -172,6 +192,8 @@ PyMethodDef functions[] = {
      "synchronize(device)\n--\n\nWaits for this thread's work on a device."},
     {"get_num_threads", threads, METH_NOARGS, "Returns how many threads a CPU operator may use."},
     {"set_num_threads", use_threads, METH_O, "Sets how many threads a CPU operator may use."},
+    {"_same_as", same_as, METH_VARARGS,
+     "_same_as(type, tensor)\n--\n\nReturns the same tensor as an object of another type."},
     {"_tensor_from_bytes", from_bytes, METH_VARARGS, nullptr},
     {}};
 
@@ -189,7 +211,7 @@ bool fill(PyObject* module) {
   return add_errors(module) && add_plain_types(module) && prepare_operators() &&
          add_tensor_type(module, operator_methods()) &&
          PyModule_AddFunctions(module, operator_functions()) == 0 &&
-         PyModule_AddFunctions(module, autograd_functions) == 0 &&
+         PyModule_AddFunctions(module, autograd_functions) == 0 && add_layers(module) &&
          PyModule_AddStringConstant(module, "__version__", MYTORCH_VERSION_STRING) == 0;
 }
 

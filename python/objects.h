@@ -82,6 +82,7 @@ struct GeneratorObject {
   PyObject_HEAD Generator generator;
 };
 extern PyTypeObject* generator_type;
+PyObject* wrap(Generator generator);
 inline bool is_generator(PyObject* object) { return Py_TYPE(object) == generator_type; }
 
 // Add the types to a module. Return whether they have succeeded.

@@ -20,17 +20,21 @@ std::vector<PyMethodDef> listed(FastFunction Operator::*form) {
 
 }  // namespace
 
+bool prepare(const Function& function) {
+  for (int s = 0; s < function.size; ++s) {
+    const Signature& signature = function.signatures[s];
+    for (int p = 0; p < signature.size; ++p) {
+      signature.params[p].key = PyUnicode_InternFromString(signature.params[p].name);
+      if (signature.params[p].key == nullptr) return false;
+    }
+  }
+  return true;
+}
+
 bool prepare_operators() {
   for (int i = 0; i < num_operator_lists; ++i) {
     for (int k = 0; k < operator_lists[i].size; ++k) {
-      const Function& function = operator_lists[i].begin[k].function;
-      for (int s = 0; s < function.size; ++s) {
-        const Signature& signature = function.signatures[s];
-        for (int p = 0; p < signature.size; ++p) {
-          signature.params[p].key = PyUnicode_InternFromString(signature.params[p].name);
-          if (signature.params[p].key == nullptr) return false;
-        }
-      }
+      if (!prepare(operator_lists[i].begin[k].function)) return false;
     }
   }
   return true;

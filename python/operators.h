@@ -25,7 +25,9 @@ struct OperatorList {
 extern const OperatorList operator_lists[];
 extern const int num_operator_lists;
 
-// Interns the names of all parameters. Call before the lists below.
+// Interns the names of a function's parameters, which calls compare.
+bool prepare(const Function& function);
+// The same for all operators. Call before the lists below.
 bool prepare_operators();
 PyMethodDef* operator_functions();  // of the module
 PyMethodDef* operator_methods();    // of tensors

@@ -222,4 +222,10 @@ bool add_plain_types(PyObject* module) {
   return generator_type != nullptr;
 }
 
+PyObject* wrap(Generator generator) {
+  auto* const object = allocate<GeneratorObject>(generator_type);
+  new (&object->generator) Generator(std::move(generator));
+  return reinterpret_cast<PyObject*>(object);
+}
+
 }  // namespace mytorch::python

@@ -46,6 +46,14 @@ void detail::ParameterAccess::convert(Module& module,
                                       const std::function<Tensor(const Tensor&)>& function) {
   module.convert(function);
 }
+void detail::ParameterAccess::visit_own(
+    const Module& module, const std::function<void(const std::string&, Tensor&, bool)>& function) {
+  for (const Module::TensorEntry& entry : module.tensors_) {
+    if (entry.computed) continue;
+    function(entry.name, module.resolve(entry), entry.role != Module::Role::kParameter);
+  }
+}
+bool detail::ParameterAccess::is_lazy(const Module& module) { return module.lazy(); }
 bool detail::ParameterAccess::is_parametrized(const Module& module) { return module.parametrized_; }
 const std::string& detail::ParameterAccess::child_name(const Module& module, size_t index) {
   return module.children_[index].name;
