@@ -9,7 +9,7 @@
 
 namespace mytorch::nn::optim {
 
-template void list_fields(OptionList&, AdadeltaArgs&);
+template void list_fields(OptionVisitor&, AdadeltaArgs&);
 
 void Adadelta::check(const AdadeltaArgs& options) {
   check_option(kName, options.rho >= 0 && options.rho <= 1, "rho", options.rho, "one from 0 to 1");

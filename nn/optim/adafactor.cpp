@@ -32,7 +32,7 @@ double epsilon_of(ScalarType dtype) {
 
 }  // namespace
 
-template void list_fields(OptionList&, AdafactorArgs&);
+template void list_fields(OptionVisitor&, AdafactorArgs&);
 
 void Adafactor::check(const AdafactorArgs& options) {
   const auto [eps1, eps2] = options.eps;

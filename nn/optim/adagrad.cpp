@@ -6,7 +6,7 @@
 
 namespace mytorch::nn::optim {
 
-template void list_fields(OptionList&, AdagradArgs&);
+template void list_fields(OptionVisitor&, AdagradArgs&);
 
 void Adagrad::check(const AdagradArgs& options) {
   check_not_negative(kName, {{"lr_decay", options.lr_decay},

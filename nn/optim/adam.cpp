@@ -8,8 +8,8 @@
 
 namespace mytorch::nn::optim {
 
-template void list_fields(OptionList&, AdamArgs&);
-template void list_fields(OptionList&, AdamWArgs&);
+template void list_fields(OptionVisitor&, AdamArgs&);
+template void list_fields(OptionVisitor&, AdamWArgs&);
 
 template <class Options, bool decoupled>
 void AdamOf<Options, decoupled>::check(const Args& options) {

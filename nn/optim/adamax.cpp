@@ -9,7 +9,7 @@
 
 namespace mytorch::nn::optim {
 
-template void list_fields(OptionList&, AdamaxArgs&);
+template void list_fields(OptionVisitor&, AdamaxArgs&);
 
 void Adamax::check(const AdamaxArgs& options) {
   check_betas(kName, options.betas);

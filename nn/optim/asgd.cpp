@@ -10,7 +10,7 @@
 
 namespace mytorch::nn::optim {
 
-template void list_fields(OptionList&, ASGDArgs&);
+template void list_fields(OptionVisitor&, ASGDArgs&);
 
 void ASGD::check(const ASGDArgs& options) {
   check_not_negative(

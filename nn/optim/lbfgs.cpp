@@ -15,7 +15,7 @@
 
 namespace mytorch::nn::optim {
 
-template void list_fields(OptionList&, LBFGSArgs&);
+template void list_fields(OptionVisitor&, LBFGSArgs&);
 namespace {
 
 double inner(const Tensor& a, const Tensor& b) { return dot(a, b).item<double>(); }
@@ -75,7 +75,8 @@ Tensor LBFGS::flat_gradient() const {
     const Tensor whole = gradient.defined() ? gradient : zeros_like(parameter);
     parts.push_back(as_reals(whole).detach().reshape({-1}));
   }
-  return cat(parts);
+  const Tensor flat = cat(parts);
+  return args_of(0).maximize ? -flat : flat;
 }
 
 // Adds `length` times the direction to the parameters.
@@ -194,10 +195,18 @@ Tensor LBFGS::step(const LossClosure& closure) {
   const auto call = [&] {
     EnableGradGuard grad;
     ++evaluations;
-    return closure();
+    Tensor loss = closure();
+    if (!loss.defined()) {
+      fail(ErrorCode::kValue, "[LBFGS] the closure returned no loss: return what backward() is of");
+    }
+    return loss;
+  };
+  const auto to_minimize = [&](const Tensor& loss) {
+    const double value = loss.item<double>();
+    return options.maximize ? -value : value;
   };
   Tensor first = call();
-  double loss = first.item<double>();
+  double loss = to_minimize(first);
   Tensor gradient = flat_gradient();
   if (largest(gradient) <= options.tolerance_grad) return first;
   for (int64_t iteration = 1; iteration <= options.max_iter; ++iteration) {
@@ -220,7 +229,7 @@ Tensor LBFGS::step(const LossClosure& closure) {
       const auto evaluate = [&](double at) {
         move(direction, at - here);
         here = at;
-        const double value = call().item<double>();
+        const double value = to_minimize(call());
         Tensor there = flat_gradient();
         return Point{at, value, there, inner(there, direction)};
       };
@@ -233,7 +242,7 @@ Tensor LBFGS::step(const LossClosure& closure) {
     } else {
       move(direction, state_.length);
       if (iteration == options.max_iter) break;  // the next step evaluates the loss
-      loss = call().item<double>();
+      loss = to_minimize(call());
       gradient = flat_gradient();
     }
     if (evaluations >= most || largest(gradient) <= options.tolerance_grad ||

@@ -9,7 +9,7 @@
 
 namespace mytorch::nn::optim {
 
-template void list_fields(OptionList&, LionArgs&);
+template void list_fields(OptionVisitor&, LionArgs&);
 
 void Lion::check(const LionArgs& options) {
   check_betas(kName, options.betas);

@@ -24,7 +24,7 @@
 
 namespace mytorch::nn::optim {
 
-template void list_fields(OptionList&, MuonArgs&);
+template void list_fields(OptionVisitor&, MuonArgs&);
 
 void Muon::check(const MuonArgs& options) {
   check_not_negative(kName, {{"momentum", options.momentum}});

@@ -10,7 +10,7 @@
 
 namespace mytorch::nn::optim {
 
-template void list_fields(OptionList&, NAdamArgs&);
+template void list_fields(OptionVisitor&, NAdamArgs&);
 
 void NAdam::check(const NAdamArgs& options) {
   check_betas(kName, options.betas);

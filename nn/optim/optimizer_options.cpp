@@ -42,24 +42,24 @@ void add_other(OptionList* list, const char* name, const T& value) {
 
 }  // namespace
 
-void OptionList::add(const char* name, double& value) { numbers.push_back({name, &value}); }
-void OptionList::add(const char* /*name*/, Betas& value) {
-  add("beta1", std::get<0>(value));
-  add("beta2", std::get<1>(value));
+void OptionList::visit(const char* name, double& value) { numbers.push_back({name, &value}); }
+void OptionList::visit(const char* /*name*/, Betas& value) {
+  visit("beta1", std::get<0>(value));
+  visit("beta2", std::get<1>(value));
 }
-void OptionList::add(const char* name, bool& value) { add_other(this, name, value); }
-void OptionList::add(const char* name, int64_t& value) { add_other(this, name, value); }
-void OptionList::add(const char* name, std::optional<int64_t>& value) {
+void OptionList::visit(const char* name, bool& value) { add_other(this, name, value); }
+void OptionList::visit(const char* name, int64_t& value) { add_other(this, name, value); }
+void OptionList::visit(const char* name, std::optional<int64_t>& value) {
   add_other(this, name, value);
 }
-void OptionList::add(const char* name, std::optional<std::string>& value) {
+void OptionList::visit(const char* name, std::optional<std::string>& value) {
   add_other(this, name, value);
 }
-void OptionList::add(const char* name, std::optional<ScalarType>& value) {
+void OptionList::visit(const char* name, std::optional<ScalarType>& value) {
   add_other(this, name, value);
 }
-void OptionList::add(const char* name, FactoredEps& value) { add_other(this, name, value); }
-void OptionList::add(const char* name, Quintic& value) { add_other(this, name, value); }
+void OptionList::visit(const char* name, FactoredEps& value) { add_other(this, name, value); }
+void OptionList::visit(const char* name, Quintic& value) { add_other(this, name, value); }
 
 // The list has writable pointers; const callers only read them.
 OptionList Optimizer::list(size_t group) const {
@@ -105,6 +105,14 @@ void Optimizer::set_option(size_t group, std::string_view name, double value) {
   }
 }
 
+void Optimizer::set_options(size_t group, const OptimizerOptions& options) {
+  check_group(group);
+  check_options(options);
+  check_effect("set_options", "changes options");
+  param_groups_[group].set_options(options.clone());
+  refresh_rates(group);
+}
+
 std::string Optimizer::str() const {
   std::string text = absl::StrCat(name_, " (\n");
   for (size_t g = 0; g < groups_.size(); ++g) {
@@ -132,6 +140,12 @@ double Optimizer::lr(size_t group) const {
 
 void Optimizer::check_rate(double lr) const {
   check_option(name_, lr >= 0, "lr", lr, "a rate that is not negative");
+}
+
+void Optimizer::check_state_dtype(std::optional<ScalarType> dtype) const {
+  if (!dtype || is_floating_point(*dtype)) return;
+  fail(ErrorCode::kValue, "[", name_, "] state_dtype is ", dtype_name(*dtype),
+       ": give a floating-point type");
 }
 
 void Optimizer::set_lr(size_t group, double lr) {

@@ -9,7 +9,7 @@
 
 namespace mytorch::nn::optim {
 
-template void list_fields(OptionList&, RAdamArgs&);
+template void list_fields(OptionVisitor&, RAdamArgs&);
 
 void RAdam::check(const RAdamArgs& options) {
   check_betas(kName, options.betas);

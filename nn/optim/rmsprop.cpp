@@ -12,7 +12,7 @@
 
 namespace mytorch::nn::optim {
 
-template void list_fields(OptionList&, RMSpropArgs&);
+template void list_fields(OptionVisitor&, RMSpropArgs&);
 
 void RMSprop::check(const RMSpropArgs& options) {
   check_not_negative(kName, {{"alpha", options.alpha},

@@ -8,7 +8,7 @@
 
 namespace mytorch::nn::optim {
 
-template void list_fields(OptionList&, SGDArgs&);
+template void list_fields(OptionVisitor&, SGDArgs&);
 
 void SGD::check(const SGDArgs& options) {
   check_not_negative(kName,

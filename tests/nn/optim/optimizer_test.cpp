@@ -9,10 +9,12 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "mytorch/nn/optim/adagrad.h"
 #include "mytorch/nn/optim/adam.h"
+#include "mytorch/nn/optim/by_name.h"
 #include "mytorch/nn/optim/rmsprop.h"
 #include "mytorch/nn/optim/sgd.h"
 #include "mytorch/ops/add.h"
@@ -263,6 +265,36 @@ TEST(OptimizerTest, GroupsWithoutOptionsUseTheDefaults) {
   sgd.set_lr(0, 0.25);
   sgd.add_param_group({b});
   EXPECT_EQ(sgd.lr(1), 0.5);
+}
+
+TEST(OptimizerTest, ClassesHaveNames) {
+  const Tensor p = parameter();
+  const auto options = default_options("AdamW");
+  std::string names;
+  for_each_option(*options, [&](const char* name, auto& value) {
+    names += std::string(name) + " ";
+    if constexpr (std::is_same_v<decltype(value), Betas&>) value = {0.5, 0.75};
+  });
+  EXPECT_EQ(names, "amsgrad betas eps lr master_weights maximize state_dtype weight_decay ");
+  const auto optimizer = make_optimizer("AdamW", {p}, *options);
+  EXPECT_EQ(dynamic_cast<AdamW&>(*optimizer).options().betas, Betas(0.5, 0.75));
+  expect_error(ErrorCode::kValue, {"'adam'", "Adam, AdamW"}, [] { default_options("adam"); });
+  expect_error(ErrorCode::kValue, {"of another class"},
+               [&] { make_optimizer("Adam", {p}, *options); });
+
+  AdamWArgs args = {.lr = 0.5, .amsgrad = true};
+  optimizer->set_options(0, AdamWOptions(args));
+  EXPECT_EQ(optimizer->lr(), 0.5);
+  EXPECT_TRUE(dynamic_cast<AdamW&>(*optimizer).options().amsgrad);
+  expect_error(ErrorCode::kValue, {"state_dtype", "int64"},
+               [&] { optimizer->set_options(0, AdamWOptions(args).state_dtype(kInt64)); });
+  args.eps = -1;
+  args.lr = 0.25;
+  expect_error(ErrorCode::kValue, {"eps"}, [&] { optimizer->set_options(0, AdamWOptions(args)); });
+  expect_error(ErrorCode::kValue, {"another optimizer"},
+               [&] { optimizer->set_options(0, SGDOptions()); });
+  expect_error(ErrorCode::kValue, {"no group 1"}, [&] { optimizer->set_options(1, *options); });
+  EXPECT_EQ(optimizer->lr(), 0.5);
 }
 
 TEST(OptimizerTest, SkipsParametersWithoutGradient) {

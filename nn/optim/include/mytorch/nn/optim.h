@@ -8,6 +8,7 @@
 #include "mytorch/nn/optim/adamax.h"     // IWYU pragma: export
 #include "mytorch/nn/optim/asgd.h"       // IWYU pragma: export
 #include "mytorch/nn/optim/averaging.h"  // IWYU pragma: export
+#include "mytorch/nn/optim/by_name.h"    // IWYU pragma: export
 #include "mytorch/nn/optim/clip.h"       // IWYU pragma: export
 #include "mytorch/nn/optim/lbfgs.h"      // IWYU pragma: export
 #include "mytorch/nn/optim/lion.h"       // IWYU pragma: export

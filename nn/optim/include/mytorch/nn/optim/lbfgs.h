@@ -21,6 +21,7 @@ struct LBFGSArgs {
   double tolerance_change = 1e-9;        // of the loss and parameters
   int64_t history_size = 100;
   std::optional<std::string> line_search_fn = {};  // or "strong_wolfe"
+  bool maximize = false;                           // the loss
 };
 using LBFGSOptions = OptimizerOptionsOf<LBFGSArgs>;
 
@@ -41,7 +42,7 @@ class LBFGS final : public OptimizerWith<LBFGS, LBFGSOptions> {
   template <class TakesOptionsOf = LBFGSArgs,
             OptionNames Named =
                 "lr, max_iter, max_eval, tolerance_grad, tolerance_change, history_size, "
-                "line_search_fn">
+                "line_search_fn, maximize">
   LBFGS(detail::AnyParamGroups, ...) = delete;
   template <std::convertible_to<LBFGSOptions> Options>
   LBFGS(ParamGroups parameters, const Options& options)

@@ -6,9 +6,9 @@
 namespace mytorch::nn::optim {
 
 template <class Args>
-void list_fields(OptionList& list, Args& args) {
+void list_fields(OptionVisitor& visitor, Args& args) {
 #define MYTORCH_LIST_FIELD(name) \
-  if constexpr (requires { args.name; }) list.add(#name, args.name);
+  if constexpr (requires { args.name; }) visitor.visit(#name, args.name);
   MYTORCH_OPTIMIZER_OPTION_NAMES(MYTORCH_LIST_FIELD)
 #undef MYTORCH_LIST_FIELD
 }

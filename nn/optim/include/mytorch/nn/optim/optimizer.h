@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -103,6 +104,9 @@ class Optimizer {
   // The numeric options of a group, by name. Throw Error(kValue), listing the names, for another.
   double option(size_t group, std::string_view name) const;
   void set_option(size_t group, std::string_view name, double value);
+  // Replaces all options of a group by a copy of these. Throws Error(kValue), and changes nothing,
+  // if they are invalid or of another optimizer.
+  void set_options(size_t group, const OptimizerOptions& options);
   // Returns the class, and the options of each group.
   std::string str() const;
 
@@ -172,6 +176,7 @@ class Optimizer {
     return param_groups_[group].options();
   }
   void check_rate(double lr) const;
+  void check_state_dtype(std::optional<ScalarType> dtype) const;
 
   // Updates the parameters of a batch. Called under NoGradGuard.
   virtual void update_batch(const Batch& batch) = 0;
@@ -291,6 +296,7 @@ class OptimizerWith : public Optimizer {
     const auto* own = dynamic_cast<const Options*>(&options);
     if (own == nullptr) refuse_options();
     check_rate(own->get_lr());
+    check_state_dtype(own->get_state_dtype());
     Self::check(own->args());
   }
 

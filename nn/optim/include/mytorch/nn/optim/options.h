@@ -29,8 +29,23 @@ struct Quintic {
   bool operator==(const Quintic&) const = default;
 };
 
-// The options of a group by name.
-struct OptionList {
+// Sees the options of a group by name, each with its own type.
+class OptionVisitor {
+ public:
+  virtual ~OptionVisitor() = default;
+  virtual void visit(const char* name, double& value) = 0;
+  virtual void visit(const char* name, Betas& value) = 0;
+  virtual void visit(const char* name, bool& value) = 0;
+  virtual void visit(const char* name, int64_t& value) = 0;
+  virtual void visit(const char* name, std::optional<int64_t>& value) = 0;
+  virtual void visit(const char* name, std::optional<std::string>& value) = 0;
+  virtual void visit(const char* name, std::optional<ScalarType>& value) = 0;
+  virtual void visit(const char* name, FactoredEps& value) = 0;
+  virtual void visit(const char* name, Quintic& value) = 0;
+};
+
+// The options of a group, as numbers and others.
+struct OptionList final : public OptionVisitor {
   struct Number {
     const char* name;
     double* value;
@@ -44,21 +59,21 @@ struct OptionList {
   std::vector<Number> numbers;
   std::vector<Other> others;
 
-  void add(const char* name, double& value);
-  void add(const char* name, Betas& value);  // as beta1 and beta2
-  void add(const char* name, bool& value);
-  void add(const char* name, int64_t& value);
-  void add(const char* name, std::optional<int64_t>& value);
-  void add(const char* name, std::optional<std::string>& value);
-  void add(const char* name, std::optional<ScalarType>& value);
-  void add(const char* name, FactoredEps& value);
-  void add(const char* name, Quintic& value);
+  void visit(const char* name, double& value) override;
+  void visit(const char* name, Betas& value) override;  // as beta1 and beta2
+  void visit(const char* name, bool& value) override;
+  void visit(const char* name, int64_t& value) override;
+  void visit(const char* name, std::optional<int64_t>& value) override;
+  void visit(const char* name, std::optional<std::string>& value) override;
+  void visit(const char* name, std::optional<ScalarType>& value) override;
+  void visit(const char* name, FactoredEps& value) override;
+  void visit(const char* name, Quintic& value) override;
 };
 
-// Appends the options that the aggregate declares. Defined in list_fields.h, which the file that
+// Visits the options that the aggregate declares. Defined in list_fields.h, which the file that
 // defines an optimizer includes.
 template <class Args>
-void list_fields(OptionList& list, Args& args);
+void list_fields(OptionVisitor& visitor, Args& args);
 
 // The options of any optimizer.
 class OptimizerOptions {
@@ -67,12 +82,35 @@ class OptimizerOptions {
   virtual double get_lr() const = 0;
   virtual void set_lr(double lr) = 0;
   virtual std::unique_ptr<OptimizerOptions> clone() const = 0;
-  virtual void list(OptionList& list) = 0;
+  virtual void list(OptionVisitor& visitor) = 0;
   // Whether float32 copies of 16-bit parameters are updated, and the type in which state is stored;
   // absent: the type of the updated parameters.
   virtual bool get_master_weights() const = 0;
   virtual std::optional<ScalarType> get_state_dtype() const = 0;
 };
+
+// Calls `f(name, value)` for each option, where `value` refers to it as its own type.
+template <class F>
+void for_each_option(OptimizerOptions& options, const F& f) {
+  class Each final : public OptionVisitor {
+   public:
+    explicit Each(const F& f) : f_(f) {}
+    void visit(const char* name, double& value) override { f_(name, value); }
+    void visit(const char* name, Betas& value) override { f_(name, value); }
+    void visit(const char* name, bool& value) override { f_(name, value); }
+    void visit(const char* name, int64_t& value) override { f_(name, value); }
+    void visit(const char* name, std::optional<int64_t>& value) override { f_(name, value); }
+    void visit(const char* name, std::optional<std::string>& value) override { f_(name, value); }
+    void visit(const char* name, std::optional<ScalarType>& value) override { f_(name, value); }
+    void visit(const char* name, FactoredEps& value) override { f_(name, value); }
+    void visit(const char* name, Quintic& value) override { f_(name, value); }
+
+   private:
+    const F& f_;
+  };
+  Each each(f);
+  options.list(each);
+}
 
 MYTORCH_DEFINE_SETTERS(OptimizerOptionSetters, MYTORCH_OPTIMIZER_OPTION_NAMES)
 
@@ -94,7 +132,7 @@ class OptimizerOptionsOf final
   std::unique_ptr<OptimizerOptions> clone() const final {
     return std::make_unique<OptimizerOptionsOf>(*this);
   }
-  void list(OptionList& list) final { list_fields(list, args_); }
+  void list(OptionVisitor& visitor) final { list_fields(visitor, args_); }
   bool get_master_weights() const final {
     if constexpr (requires { args_.master_weights; }) return args_.master_weights;
     return false;
