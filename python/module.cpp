@@ -15,6 +15,7 @@
 #include "python/exchange.h"
 #include "python/layers.h"
 #include "python/operators.h"
+#include "python/optimizers.h"
 #include "python/values.h"
 
 namespace mytorch::python {
@@ -209,9 +210,10 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT,
 
 bool fill(PyObject* module) {
   return add_errors(module) && add_plain_types(module) && prepare_operators() &&
-         add_tensor_type(module, operator_methods()) &&
+         add_tensor_type(module, operator_methods()) && add_optimizer_type(module) &&
          PyModule_AddFunctions(module, operator_functions()) == 0 &&
          PyModule_AddFunctions(module, autograd_functions) == 0 && add_layers(module) &&
+         PyModule_AddFunctions(module, optimizer_functions) == 0 &&
          PyModule_AddStringConstant(module, "__version__", MYTORCH_VERSION_STRING) == 0;
 }
 

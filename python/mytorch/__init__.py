@@ -6,7 +6,7 @@ import math as _math
 from mytorch import _core
 from mytorch._core import *  # noqa: F403  the operators and types
 from mytorch._core import __version__
-from mytorch import autograd, cuda, fft, linalg, special
+from mytorch import autograd, cuda, fft, linalg, optim, special
 from mytorch._grad_mode import enable_grad, no_grad, set_grad_enabled
 
 inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e

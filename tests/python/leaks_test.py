@@ -81,6 +81,22 @@ class Leaks(unittest.TestCase):
 
         self.check(step, 5000)
 
+    def test_optimizers(self):
+        w = mt.tensor([1.0, 2.0], requires_grad=True)
+        opt = mt.optim.SGD([w], momentum=0.5)
+
+        def closure():
+            w.grad = mt.ones(2)
+            return w
+
+        self.check(lambda: opt.step(closure), 5000)
+        self.check(lambda: (opt.step(), opt.zero_grad(), len(opt.state)), 5000)
+        self.check(lambda: opt.param_groups[0].update(lr=opt.param_groups[0]["lr"]), 5000)
+        self.check(lambda: opt.load_state_dict(opt.state_dict()), 2000)
+        self.check(lambda: mt.optim.Adam([w], betas=(0.5, 0.75)).state_dict(), 2000)
+        self.check(lambda: refused(lambda: opt.step(3)), 5000)
+        self.check(lambda: refused(lambda: mt.optim.Adam([w], betas=(0.5, 2))), 2000)
+
 
 if __name__ == "__main__":
     unittest.main()
