@@ -193,10 +193,8 @@ def signature(name: str, op: Op, ident: str, inplace: bool) -> tuple[list[str], 
         rows.append(f'{{"out", Kind::{"kTensors" if several else "kTensor"}, true, false, true}}')
     if is_factory(op) and not inplace:
         rows.append('{"requires_grad", Kind::kBool, true, false, true}')
-    positional = [a for a in args if a.name != "self"]
-    spread = -1
-    if positional and positional[0].type == "int" and positional[0].list and positional[0].name in SPREAD:
-        spread = args.index(positional[0])
+    found = spread_arg(op)
+    spread = args.index(found) if found else -1
     if op.schema.name in SPREAD_TENSORS:
         spread = next(i for i, a in enumerate(args) if a.is_tensor_list)
     text = python_signature(name, op, with_out)
@@ -297,11 +295,22 @@ def result_type(op: Op) -> str:
     return kinds[0] if len(kinds) == 1 else f"tuple[{', '.join(kinds)}]"
 
 
-def stub(name: str, op: Op, with_out: bool, method: bool) -> str:
+def spread_arg(op: Op) -> Arg | None:
+    """Returns the list of integers that may be written as arguments: x.view(2, 3)."""
+    positional = [a for a in op.schema.args if a.name != "self"]
+    first = positional[0] if positional else None
+    return first if first and first.type == "int" and first.list and first.name in SPREAD else None
+
+
+def stub(name: str, op: Op, with_out: bool, method: bool, spread: bool = False) -> str:
     parts, star = ["self"] if method else [], False
     defaults = False
     for arg in op.schema.args:
         if method and arg.name == "self":
+            continue
+        if spread and arg == spread_arg(op):
+            parts.append(f"*{arg.name}: _int")
+            star = True
             continue
         if arg.kw_only and not star:
             parts.append("*")
@@ -325,9 +334,10 @@ def stubs(ops: list[Op]) -> str:
         for lines, members, method in ((free, group, False), (methods, [o for o in group if is_method(o)], True)):
             if method and (f"    def {name}(" in head or f"\n    {name}: " in head):
                 continue
-            over = ["@overload"] if len(members) > 1 else []
-            for op in members:
-                lines += over + [stub(name, op, cpp.has_out(op) and not inplace, method)]
+            forms = [(op, spread) for op in members for spread in (False, True) if not spread or spread_arg(op)]
+            over = ["@overload"] if len(forms) > 1 else []
+            for op, spread in forms:
+                lines += over + [stub(name, op, cpp.has_out(op) and not inplace, method, spread)]
     inside = "".join(f"    {line}\n" for line in methods)
     return head.replace("    # the operators\n", inside) + "\n" + "\n".join(free) + "\n"
 

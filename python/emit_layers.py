@@ -34,6 +34,7 @@ class Arg:
     type: str  # of layers.yaml; empty for fields of options
     default: str | None  # Python's text
     nullable: bool = False  # whether None is a value, too
+    of_python: bool = False  # whether C++ does not know it
 
 
 @dataclass
@@ -51,17 +52,24 @@ class Function:
     def all(self) -> list[Arg]:
         return self.args + self.fields + self.then
 
+    def of_cpp(self) -> Function:
+        """Returns the function without the arguments that only Python has."""
+        args, fields = ([a for a in some if not a.of_python] for some in (self.args, self.fields))
+        return Function(self.name, args, fields, self.options, self.then, self.renamed)
+
 
 def split(text: str) -> list[str]:
     """Splits at the commas outside of brackets and quotes."""
-    return [part.strip() for part in re.findall(r"(?:[^,\[<'(]|\[[^]]*\]|<[^>]*>|'[^']*'|\([^)]*\))+", text) if part.strip()]
+    return [
+        part.strip() for part in re.findall(r"(?:[^,\[<'(]|\[[^]]*\]|<[^>]*>|'[^']*'|\([^)]*\))+", text) if part.strip()
+    ]
 
 
 def arg(text: str, typed: bool) -> Arg:
     left, _, default = text.partition("=")
     type_, _, name = left.strip().rpartition(" ")
-    assert bool(type_) == typed, text
-    return Arg(name.rstrip("?"), type_, default.strip() or None, name.endswith("?"))
+    assert bool(type_) == typed or name[0] == "*", text
+    return Arg(name.strip("*?"), type_, default.strip() or None, name.endswith("?"), name[0] == "*")
 
 
 def function(text: str, entry: dict, prefix: str = "") -> Function:
@@ -161,7 +169,10 @@ def entry_of(name: str, f: Function, body: list[str], self: bool = False) -> tup
     ident = name.replace(".", "_")
     lines = [f"PyObject* {ident}_call(PyObject* const* s) {{", *body, "}"]
     table = f"Param {ident}_params[] = {{{params(f, self)}}};" if size else f"Param* const {ident}_params = nullptr;"
-    lines += [table, f"constexpr Signature {ident}_signature = {{{cpp.text(text)}, {ident}_params, {size}, -1, {ident}_call}};"]
+    lines += [
+        table,
+        f"constexpr Signature {ident}_signature = {{{cpp.text(text)}, {ident}_params, {size}, -1, {ident}_call}};",
+    ]
     lines += [f"constexpr Function {ident}_function = {{{cpp.text(attribute)}, &{ident}_signature, 1}};", ""]
     return lines, f"{{{ident}_function, call<{ident}_function>, nullptr, nullptr}}"
 
@@ -180,7 +191,7 @@ def unlocked(f: Function, call: str, first: int) -> list[str]:
 
 def layer_functions(entry: dict) -> tuple[list[str], list[str], str]:
     """Returns the definitions for a layer, their entries, and the row of its class."""
-    make = function(entry["make"], entry)
+    make = function(entry["make"], entry).of_cpp()
     of = f"nn::{make.name}"
     lines, values = given(make, 0)
     body = [*lines, f"  return made(std::make_shared<{of}>({', '.join(values)}));"]
@@ -189,7 +200,7 @@ def layer_functions(entry: dict) -> tuple[list[str], list[str], str]:
     calls = {"forward": entry.get("call", "(Tensor input)")} | entry.get("methods", {})
     for method, text in calls.items():
         f = function(f"{make.name}.{method}{text}", entry, "call_")
-        cpp_name = {"forward": "layer", "forward_to_size": "layer"}.get(method, f"layer.{method}")
+        cpp_name = {"forward": "layer", "_forward_to_size": "layer"}.get(method, f"layer.{method.strip('_')}")
         start = [f"  auto& layer = layer_as<{of}>(s[0]);"]
         packed = [i for i, a in enumerate(f.args) if a.type == "TensorOrPacked"]
         if packed:
@@ -250,24 +261,33 @@ def docs() -> dict[str, str]:
     return found
 
 
+PLAIN_BASES = ("Table", "TransformerBase")  # which leave forward as it is
+
+
+def python_parameters(f: Function) -> str:
+    return "".join(f", {a.name}" if a.default is None else f", {a.name}={a.default}" for a in f.all)
+
+
 def python_class(entry: dict, comments: dict[str, str]) -> str:
     make = function(entry["make"], entry)
     name = make.name
     calls = {"forward": entry.get("call", "(Tensor input)")} | entry.get("methods", {})
-    base = "LazyLayer" if entry.get("lazy") else "Layer"
+    base = entry.get("base") or ("LazyLayer" if entry.get("lazy") else "Layer")
     lines = [f"class {name}({base}):"]
     doc = comments.get(name) or comments.get(name.removeprefix("Lazy"), "")
     if doc:
         lines += [f'    r"""{doc}"""'.replace("\n", "\n    ").replace("\n    \n", "\n\n"), ""]
-    names = [a.name for a in make.all]
-    defaults = [f"{cpp.text(a.name)}: {a.default}" for a in make.all if a.default is not None]
-    sizes = [(a.name, re.fullmatch(r"int.(\d).", a.type)) for a in make.all]
+    cpp_args = make.of_cpp().all
+    names = [a.name for a in cpp_args]
+    defaults = [f"{cpp.text(a.name)}: {a.default}" for a in cpp_args if a.default is not None]
+    sizes = [(a.name, re.fullmatch(r"int.(\d).", a.type)) for a in cpp_args]
     sizes = [f"{cpp.text(n)}: {match[1]}" for n, match in sizes if match]
-    args = "".join(f", {a.name}" if a.default is None else f", {a.name}={a.default}" for a in make.all)
     lines += [
-        f"    def __init__(self{args}, device=None, dtype=None):",
+        f"    def __init__(self{python_parameters(make)}, device=None, dtype=None):",
         f"        super().__init__({', '.join(names)}{', ' * bool(names)}device=device, dtype=dtype)",
+        *(f"        self.{a.name} = {a.name}" for a in make.all if a.of_python),
         "",
+        '    __module__ = "mytorch.nn"',
         f"    _make = staticmethod(_nn.{name})",
         f"    _names = ({''.join(f'{cpp.text(n)}, ' for n in names)})",
         f"    _defaults = {{{', '.join(defaults)}}}",
@@ -275,9 +295,10 @@ def python_class(entry: dict, comments: dict[str, str]) -> str:
     ]
     for method, text in calls.items():
         f = function(f"{name}.{method}{text}", entry, "call_")
-        args = "".join(f", {a.name}" if a.default is None else f", {a.name}={a.default}" for a in f.all)
-        values = "".join(f", {a.name}" for a in f.all)
-        lines += ["", f"    def {method}(self{args}):", f"        return _nn.{name}_{method}(self._layer{values})"]
+        given = "".join(f", {a.name}" for a in f.all)
+        called = "_forward" if method == "forward" and "base" in entry and base not in PLAIN_BASES else method
+        lines += ["", f"    def {called}(self{python_parameters(f)}):"]
+        lines += [f"        return _nn.{name}_{method}(self._layer{given})"]
     return "\n".join(lines) + "\n"
 
 
@@ -300,7 +321,9 @@ def emit() -> dict[str, str]:
         '"""The layers of C++. Generated from layers.yaml."""',
         "",
         "from mytorch import _core",
-        "from mytorch.nn.layer import Layer, LazyLayer",
+        "from mytorch.nn.layer import (",
+        "    Layer, LazyLayer, LazyTransposed, Pooled, Recurrent, Table, TransformerBase, Transposed",
+        ")",
         "",
         "_nn = _core._nn",
         "",

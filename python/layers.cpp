@@ -38,8 +38,8 @@ void refuse_value(const char* name, const std::string& expected, PyObject* given
 }
 
 void refuse_layer(PyObject* object, const std::type_info& expected) {
-  const std::string is = is_layer(object) ? nn::class_name(*layer_of(object))
-                                          : std::string(Py_TYPE(object)->tp_name);
+  const std::string is =
+      is_layer(object) ? nn::class_name(*layer_of(object)) : std::string(Py_TYPE(object)->tp_name);
   PyErr_Format(PyExc_TypeError, "expected a layer of type %s, not %s",
                nn::class_name(expected).c_str(), is.c_str());
   throw Raised();
@@ -51,16 +51,17 @@ std::vector<int64_t> take_ints(PyObject* object, const char* name, size_t sizes)
   if (fits_ints(object)) values = take<std::vector<int64_t>>(object, name);
   if (values.size() == 1) values.assign(sizes, values[0]);
   if (values.size() != sizes) {
-    refuse_value(name, sizes == 1 ? "an integer" : "an integer or " + std::to_string(sizes) + " integers",
+    refuse_value(name,
+                 sizes == 1 ? "an integer" : "an integer or " + std::to_string(sizes) + " integers",
                  object);
   }
   return values;
 }
 
-#define TAKEN(type, fits, expected, value)                       \
-  type Taken<type>::from(PyObject* object, const char* name) {   \
-    if (!(fits)) refuse_value(name, expected, object);           \
-    return value;                                                \
+#define TAKEN(type, fits, expected, value)                     \
+  type Taken<type>::from(PyObject* object, const char* name) { \
+    if (!(fits)) refuse_value(name, expected, object);         \
+    return value;                                              \
   }
 TAKEN(int64_t, fits_int(object), "an integer", to_int(object))
 TAKEN(double, fits_float(object), "a number", to_float(object))
@@ -170,8 +171,8 @@ PyObject* tensors(PyObject* self, PyObject*) {
     Ref list(checked(PyList_New(0)));
     Access::visit_own(*layer_of(self), [&](const std::string& name, Tensor& tensor, bool buffer) {
       const Ref value(checked(wrap(tensor)));
-      const Ref item(checked(Py_BuildValue("sOO", name.c_str(), value.get(),
-                                           buffer ? Py_True : Py_False)));
+      const Ref item(
+          checked(Py_BuildValue("sOO", name.c_str(), value.get(), buffer ? Py_True : Py_False)));
       if (PyList_Append(list.get(), item.get()) != 0) throw Raised();
     });
     return list.release();
@@ -321,8 +322,8 @@ PyType_Slot slots[] = {{Py_tp_dealloc, as_slot(destroy)},
 PyType_Spec spec = {"mytorch._core._Layer", sizeof(LayerObject), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 
-PyMethodDef others[] = {
-    {"remove_hook", remove_hook, METH_O, "Removes what add_hook() has added."}, {}};
+PyMethodDef others[] = {{"remove_hook", remove_hook, METH_O, "Removes what add_hook() has added."},
+                        {}};
 
 // Adds a list of generated functions, of which Python keeps the table.
 bool add_list(PyObject* module, const Operator* list, int size) {

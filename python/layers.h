@@ -79,9 +79,9 @@ T take(PyObject* object, const char* name) {
   return Taken<T>::from(object, name);
 }
 
-#define MYTORCH_TAKEN(type) \
-  template <>               \
-  struct Taken<type> {      \
+#define MYTORCH_TAKEN(type)                               \
+  template <>                                             \
+  struct Taken<type> {                                    \
     static type from(PyObject* object, const char* name); \
   }
 MYTORCH_TAKEN(int64_t);

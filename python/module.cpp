@@ -13,6 +13,7 @@
 #include "mytorch/version.h"
 #include "python/autograd.h"
 #include "python/exchange.h"
+#include "python/files.h"
 #include "python/layers.h"
 #include "python/operators.h"
 #include "python/optimizers.h"
@@ -214,6 +215,7 @@ bool fill(PyObject* module) {
          PyModule_AddFunctions(module, operator_functions()) == 0 &&
          PyModule_AddFunctions(module, autograd_functions) == 0 && add_layers(module) &&
          PyModule_AddFunctions(module, optimizer_functions) == 0 &&
+         PyModule_AddFunctions(module, file_functions) == 0 &&
          PyModule_AddStringConstant(module, "__version__", MYTORCH_VERSION_STRING) == 0;
 }
 

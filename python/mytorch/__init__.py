@@ -2,11 +2,14 @@
 
 import builtins as _builtins
 import math as _math
+import typing as _typing
+from importlib import import_module as _import_module
 
 from mytorch import _core
 from mytorch._core import *  # noqa: F403  the operators and types
 from mytorch._core import __version__
-from mytorch import autograd, cuda, fft, linalg, optim, special
+from mytorch import autograd, cuda, fft, linalg, special
+from mytorch._files import load, save
 from mytorch._grad_mode import enable_grad, no_grad, set_grad_enabled
 
 inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
@@ -27,8 +30,19 @@ def numel(input):
     return input.numel()
 
 
+if _typing.TYPE_CHECKING:
+    from mytorch import data, nn, optim
+else:
+
+    def __getattr__(name):
+        # Packages that take a while to import, when they are first used.
+        if name in ("data", "nn", "optim"):
+            return _import_module(f"mytorch.{name}")
+        raise AttributeError(f"module 'mytorch' has no attribute '{name}'")
+
+
 # Last, because they hide Python's own types in this module.
 float, int = _core.float32, _core.int32
 
 # `from mytorch import *` leaves Python's own names as they are.
-__all__ = [name for name in globals() if name[0] != "_" and not hasattr(_builtins, name)]
+__all__ = [name for name in globals() if name[0] != "_" and not hasattr(_builtins, name)] + ["data", "nn", "optim"]

@@ -220,7 +220,9 @@ class _Parameters:
         self._parameters[name] = part
 
     def extra_repr(self):
-        return "\n".join(f"({name}): {type(each).__name__} {each.dtype} of {each.shape}" for name, each in self._parameters.items())
+        return "\n".join(
+            f"({name}): {type(each).__name__} {each.dtype} of {each.shape}" for name, each in self._parameters.items()
+        )
 
 
 class ParameterList(_Parameters, _Numbered, Module):

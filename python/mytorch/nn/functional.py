@@ -1,5 +1,7 @@
 """Functions behind the modules: `import mytorch.nn.functional as F`."""
 
+from typing import TYPE_CHECKING, Any
+
 from mytorch import _core
 from mytorch._core import (  # the operators whose arguments are PyTorch's
     adaptive_avg_pool1d,
@@ -28,6 +30,12 @@ from mytorch._core import (  # the operators whose arguments are PyTorch's
 )
 
 logsigmoid = log_sigmoid
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        ...
+
 
 for _name in dir(_core._functional):
     if not _name.startswith("_"):

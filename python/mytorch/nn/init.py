@@ -1,8 +1,15 @@
 """Fills tensors with initial values, in place and without recording; each function returns the tensor."""
 
 import math as _math
+from typing import TYPE_CHECKING, Any
 
 from mytorch import _core
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        ...
+
 
 for _name in dir(_core._init):
     if not _name.startswith("_"):

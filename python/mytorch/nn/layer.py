@@ -1,11 +1,13 @@
 """Modules that C++ computes."""
 
 import weakref
+from typing import Any
 
 from mytorch import _core
 from mytorch.nn import hooks
 from mytorch.nn.module import Module
 from mytorch.nn.parameter import Parameter
+from mytorch.nn.utils.rnn import PackedSequence
 
 # What Python has for layers of C++ that hold others.
 _CONTAINERS = ("ModuleList", "Sequential")
@@ -15,7 +17,7 @@ class Layer(Module):
     """A module of C++: its constructor, `forward` and modes are there, and its tensors are those of the attributes. A
     subclass that defines forward computes it in Python, from the same tensors."""
 
-    _make = None
+    _make: Any = None
     _names: tuple = ()
     _defaults: dict = {}
     _sizes: dict = {}
@@ -136,14 +138,14 @@ class LazyLayer(Layer):
         return result
 
     def _finish(self, input):
-        from mytorch.nn import modules
+        from mytorch import _layers
 
         self._take_tensors()
         self.__dict__["_made"] = True
-        if type(self).__module__ != modules.__name__:
-            return  # a class of the program stays what it is
         name = type(self).__name__
-        eager = getattr(modules, name.removeprefix("Lazy"))
+        if getattr(_layers, name, None) is not type(self):
+            return  # a class of the program stays what it is
+        eager = getattr(_layers, name.removeprefix("Lazy"))
         dim = -1 if "Linear" in name else 1 if "Batch" in name else -int(name[-2]) - 1
         first = eager._names[0]
         self.__dict__["_arguments"] = {first: input.shape[dim], **self._arguments}
@@ -168,6 +170,67 @@ class LazyLayer(Layer):
         raise _core.ArgumentError(
             f"the tensors of {type(self).__name__} are made in its first call: call the module once before"
         )
+
+
+# ---- bases of layers whose calls are more than one function of C++; _forward is that function ----
+
+
+class Pooled(Layer):
+    """A pooling that returns the indices of the elements, too, if `return_indices`."""
+
+    return_indices = False
+
+    def forward(self, input):
+        return self._forward_with_indices(input) if self.return_indices else self._forward(input)
+
+
+class Transposed(Layer):
+    """A transposed convolution, whose call takes the size of its output."""
+
+    def forward(self, input, output_size=None):
+        if output_size is None:
+            return self._forward(input)
+        return self._forward_to_size(input, list(output_size)[-self._sizes["kernel_size"] :])
+
+
+class LazyTransposed(LazyLayer, Transposed):
+    """One that makes its tensors in the first call."""
+
+
+class Recurrent(Layer):
+    """A recurrent layer, which takes packed sequences, too."""
+
+    def forward(self, input, hx=None):
+        output, state = self._forward(input, hx)
+        return (PackedSequence(*output) if isinstance(input, PackedSequence) else output), state
+
+    def flatten_parameters(self):
+        """Does nothing: the parameters need no common memory."""
+
+
+class Table(Layer):
+    """A table of rows."""
+
+    @classmethod
+    def from_pretrained(cls, embeddings, freeze=True, **options):
+        """Returns a table of given rows, whose memory it shares."""
+        rows, width = embeddings.shape
+        made = cls(rows, width, **options)
+        made.weight = Parameter(embeddings, requires_grad=not freeze)
+        return made
+
+
+class TransformerBase(Layer):
+    """An encoder and a decoder."""
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz, device=None, dtype=None):
+        """Returns a mask of scores: minus infinity for the keys behind each query, else 0."""
+        mask = _core.full((sz, sz), float("-inf"), dtype=dtype or _core.float32, device=device or "cpu")
+        return mask.triu(1)
+
+
+# ---- layers inside of others ----
 
 
 def _check_exact(owner, name, value):
@@ -257,7 +320,9 @@ _inner_classes: dict = {}
 
 def _inner_class(base):
     if base not in _inner_classes:
-        _inner_classes[base] = type(base.__name__, (_Inner, base), {"__reduce__": _reduce_inner, "__module__": base.__module__})
+        _inner_classes[base] = type(
+            base.__name__, (_Inner, base), {"__reduce__": _reduce_inner, "__module__": base.__module__}
+        )
     return _inner_classes[base]
 
 

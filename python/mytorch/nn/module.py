@@ -345,7 +345,9 @@ class Module:
 
         def convert(tensor):
             floats = tensor.is_floating_point() or tensor.is_complex()
-            return tensor.to(device or tensor.device, dtype if dtype is not None and floats else tensor.dtype, non_blocking)
+            return tensor.to(
+                device or tensor.device, dtype if dtype is not None and floats else tensor.dtype, non_blocking
+            )
 
         return self._apply(convert)
 
@@ -493,7 +495,11 @@ class Module:
 
 
 def _parse_to(args, kwargs):
-    device, dtype, non_blocking = kwargs.pop("device", None), kwargs.pop("dtype", None), kwargs.pop("non_blocking", False)
+    device, dtype, non_blocking = (
+        kwargs.pop("device", None),
+        kwargs.pop("dtype", None),
+        kwargs.pop("non_blocking", False),
+    )
     kwargs.pop("memory_format", None)  # tensors have the strides that their operators give them
     if kwargs:
         raise TypeError(f"to() has no argument '{next(iter(kwargs))}'")

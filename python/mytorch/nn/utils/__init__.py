@@ -1,6 +1,7 @@
 """Functions of the parameters of modules."""
 
 from mytorch import _core
+from mytorch._clip import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm  # noqa: F401
 from mytorch._grad_mode import no_grad
 from mytorch.nn.utils import rnn
 
