@@ -158,11 +158,10 @@ requires(std::is_base_of_v<nn::Module, L>) struct Taken<L> {
 // Sets an option. None makes one absent that can be, and leaves others as they are.
 template <class T>
 void give(T& option, PyObject* object, const char* name) {
-  if constexpr (requires { option.has_value(); }) {
-    option = take<T>(object, name);
-  } else if (present(object)) {
-    option = take<T>(object, name);
+  if constexpr (!requires { option.has_value(); }) {
+    if (!present(object)) return;
   }
+  option = take<T>(object, name);
 }
 
 // The aggregate of options of a builder of libtorch's.
