@@ -208,6 +208,11 @@ PyObject* to_python(const Scalar& value) {
   return PyComplex_FromDoubles(value.real(), value.imag());
 }
 
+void set_item(PyObject* dictionary, std::string_view key, PyObject* value) {
+  const Ref name(checked(to_python(key)));
+  if (PyDict_SetItem(dictionary, name.get(), value) != 0) throw Raised();
+}
+
 PyObject* to_python(std::string_view text) {
   return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
 }

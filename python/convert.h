@@ -98,6 +98,10 @@ std::vector<Tensor> to_tensors(PyObject* object);
 
 // ---- results ----
 
+// Sets an item of a dictionary. PyDict_SetItemString interns the key, and a table of the
+// interpreter grows by names that are made anew in each call.
+void set_item(PyObject* dictionary, std::string_view key, PyObject* value);
+
 PyObject* to_python(const Scalar& value);
 inline PyObject* to_python(Tensor value) { return wrap(std::move(value)); }
 inline PyObject* to_python(bool value) { return PyBool_FromLong(value ? 1 : 0); }

@@ -120,6 +120,8 @@ def type_of(text: str) -> str:
 def taken(a: Arg, at: int) -> str:
     """Returns the expression of an argument's value."""
     slot = f"s[{at}]"
+    if a.type == "Tensor?":
+        return f"tensor_or_none({slot})"
     if a.type == "Tensor":
         return f"{'tensor_or_none' if a.default == 'None' else 'tensor_of'}({slot})"
     type_ = type_of(a.type)
@@ -135,8 +137,8 @@ def taken(a: Arg, at: int) -> str:
 def params(f: Function, self: bool) -> str:
     rows = ['{"self", Kind::kLayer, false, true, false}'] if self else []
     for a in f.all:
-        kind = "kTensor" if a.type == "Tensor" else "kAny"
-        optional = a.default == "None" or a.type.endswith("?") or a.nullable
+        kind = "kTensor" if a.type in ("Tensor", "Tensor?") else "kAny"
+        optional = a.default in ("None", "True", "False") or a.type.endswith("?") or a.nullable
         rows.append(
             f"{{{cpp.text(a.name)}, Kind::{kind}, {str(optional).lower()}, {str(a.default is None).lower()}, false}}"
         )
@@ -180,7 +182,8 @@ def entry_of(name: str, f: Function, body: list[str], self: bool = False) -> tup
 def unlocked(f: Function, call: str, first: int) -> list[str]:
     """Returns the lines that run a call without the interpreter's lock if it is long."""
     at = next((i for i, a in enumerate(f.args) if a.type == "Tensor"), None)
-    work = "Unlocked::kElements" if at is None else f"elements(a{at})"
+    # An element of a layer's input costs more than one of an operator.
+    work = "Unlocked::kElements" if at is None else f"elements(a{at})" + " * 16" * first
     same = "nullptr" if at is None else f"s[{at + first}]"  # the object that functions in place return
     lines, values = given(f, first)
     # What has been converted is kept: conversions need the lock.
@@ -194,14 +197,14 @@ def layer_functions(entry: dict) -> tuple[list[str], list[str], str]:
     make = function(entry["make"], entry).of_cpp()
     of = f"nn::{make.name}"
     lines, values = given(make, 0)
-    body = [*lines, f"  return made(std::make_shared<{of}>({', '.join(values)}));"]
+    body = ["  callbacks_of_layer().clear();", *lines, f"  return made(std::make_shared<{of}>({', '.join(values)}));"]
     definition, listed = entry_of(make.name, make, body)
     definitions, rows = [*definition], [listed]
     calls = {"forward": entry.get("call", "(Tensor input)")} | entry.get("methods", {})
     for method, text in calls.items():
         f = function(f"{make.name}.{method}{text}", entry, "call_")
         cpp_name = {"forward": "layer", "_forward_to_size": "layer"}.get(method, f"layer.{method.strip('_')}")
-        start = [f"  auto& layer = layer_as<{of}>(s[0]);"]
+        start = [f"  auto& layer = layer_as<{of}>(s[0]);", "  const Turn turn(s[0]);"]
         packed = [i for i, a in enumerate(f.args) if a.type == "TensorOrPacked"]
         if packed:
             rest = Function(f.name, [Arg("input", "PackedSequence", None), *f.args[1:]], f.fields, f.options, [], {})
@@ -213,7 +216,7 @@ def layer_functions(entry: dict) -> tuple[list[str], list[str], str]:
         definition, listed = entry_of(f"{make.name}.{method}", f, body, self=True)
         definitions += definition
         rows.append(listed)
-    return definitions, rows, f"{{typeid({of}), {cpp.text(make.name)}}}"
+    return definitions, rows, f"class_of<{of}>({cpp.text(make.name)})"
 
 
 def module(kind: str, space: str) -> tuple[list[str], list[str]]:
@@ -261,6 +264,8 @@ def docs() -> dict[str, str]:
     return found
 
 
+# The layers with parameters that reset_parameters() draws again.
+RESETS = r"Linear|Bilinear|^Transformer$|Embedding|Conv|(Batch|Instance|Layer|RMS|Group)Norm|RNN|GRU|LSTM|MultiheadAttention$|Adaptive.*Loss$"
 PLAIN_BASES = ("Table", "TransformerBase")  # which leave forward as it is
 
 
@@ -280,10 +285,8 @@ def python_class(entry: dict, comments: dict[str, str]) -> str:
     cpp_args = make.of_cpp().all
     names = [a.name for a in cpp_args]
     defaults = [f"{cpp.text(a.name)}: {a.default}" for a in cpp_args if a.default is not None]
-    sizes = [(a.name, re.fullmatch(r"int.(\d).", a.type)) for a in cpp_args]
-    sizes = [f"{cpp.text(n)}: {match[1]}" for n, match in sizes if match]
     lines += [
-        f"    def __init__(self{python_parameters(make)}, device=None, dtype=None):",
+        f"    def __init__(self{python_parameters(make)}, *, device=None, dtype=None):",
         f"        super().__init__({', '.join(names)}{', ' * bool(names)}device=device, dtype=dtype)",
         *(f"        self.{a.name} = {a.name}" for a in make.all if a.of_python),
         "",
@@ -291,7 +294,7 @@ def python_class(entry: dict, comments: dict[str, str]) -> str:
         f"    _make = staticmethod(_nn.{name})",
         f"    _names = ({''.join(f'{cpp.text(n)}, ' for n in names)})",
         f"    _defaults = {{{', '.join(defaults)}}}",
-        f"    _sizes = {{{', '.join(sizes)}}}",
+        *([f'    _in_place = "{name.lower()}"'] if base == "InPlace" else []),
     ]
     for method, text in calls.items():
         f = function(f"{name}.{method}{text}", entry, "call_")
@@ -299,6 +302,9 @@ def python_class(entry: dict, comments: dict[str, str]) -> str:
         called = "_forward" if method == "forward" and "base" in entry and base not in PLAIN_BASES else method
         lines += ["", f"    def {called}(self{python_parameters(f)}):"]
         lines += [f"        return _nn.{name}_{method}(self._layer{given})"]
+    if re.search(RESETS, name):
+        lines += ["", "    def reset_parameters(self):", '        """Draws the parameters again."""']
+        lines += ["        self._layer.reset_parameters()"]
     return "\n".join(lines) + "\n"
 
 
@@ -322,7 +328,7 @@ def emit() -> dict[str, str]:
         "",
         "from mytorch import _core",
         "from mytorch.nn.layer import (",
-        "    Layer, LazyLayer, LazyTransposed, Pooled, Recurrent, Table, TransformerBase, Transposed",
+        "    InPlace, Layer, LazyLayer, LazyTransposed, Pooled, Recurrent, Table, TransformerBase, Transposed",
         ")",
         "",
         "_nn = _core._nn",

@@ -87,7 +87,7 @@ PyObject* load(PyObject*, PyObject* args, PyObject* keywords) {
     Ref found(checked(PyDict_New()));
     for (auto& [name, tensor] : tensors) {
       const Ref value(checked(wrap(std::move(tensor))));
-      if (PyDict_SetItemString(found.get(), name.c_str(), value.get()) != 0) throw Raised();
+      set_item(found.get(), name, value.get());
     }
     return found.release();
   });
@@ -99,7 +99,7 @@ PyObject* metadata_of(PyObject*, PyObject* path) {
     Ref found(checked(PyDict_New()));
     for (const auto& [name, text] : file.metadata()) {
       const Ref value(checked(to_python(text)));
-      if (PyDict_SetItemString(found.get(), name.c_str(), value.get()) != 0) throw Raised();
+      set_item(found.get(), name, value.get());
     }
     return found.release();
   });

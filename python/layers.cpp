@@ -1,9 +1,12 @@
 #include "python/layers.h"
 
+#include <algorithm>
+#include <condition_variable>
 #include <cstdint>
-#include <exception>
+#include <mutex>
 #include <unordered_map>
 
+#include "core/types/errors.h"
 #include "mytorch/nn/normalization.h"
 #include "mytorch/ops.h"
 #include "nn/modules/names.h"
@@ -22,11 +25,121 @@ extern const int layers_a_size, layers_b_size, functions_size, init_size, rnn_si
 extern const LayerClass layers_a_classes[], layers_b_classes[];
 extern const int layers_a_num_classes, layers_b_num_classes;
 
-PyObject* made(std::shared_ptr<nn::Module> module) {
-  auto* const object = PyObject_New(LayerObject, layer_type);
+// ---- calls and changes ----
+
+class Turns {
+ public:
+  void begin() {
+    std::unique_lock lock(mutex_);
+    // Changes go first, or calls on several threads would keep them waiting. A call inside of
+    // another does not wait, as a change may wait for the outer one.
+    if (waiting_ > 0 && own().empty()) {
+      lock.unlock();
+      {
+        const Unlocked unlocked(Unlocked::kElements);
+        lock.lock();
+        turn_.wait(lock, [this] { return waiting_ == 0; });
+        ++running_;
+        lock.unlock();
+      }
+    } else {
+      ++running_;
+    }
+    own().push_back(this);
+  }
+  void end() {
+    const std::lock_guard lock(mutex_);
+    own().pop_back();
+    if (--running_ == 0) turn_.notify_all();
+  }
+  // Calls `change` while no call is running. It needs no other lock than the interpreter's, which
+  // is released while this thread waits.
+  template <class F>
+  void change(const F& change) {
+    if (std::find(own().begin(), own().end(), this) != own().end()) {
+      PyErr_SetString(PyExc_RuntimeError,
+                      "the layer is being called: a function that it calls cannot change it");
+      throw Raised();
+    }
+    std::unique_lock lock(mutex_);
+    ++waiting_;
+    while (running_ != 0) {
+      lock.unlock();
+      {
+        const Unlocked unlocked(Unlocked::kElements);
+        lock.lock();
+        turn_.wait(lock, [this] { return running_ == 0; });
+        lock.unlock();
+      }
+      lock.lock();
+    }
+    const auto done = [this] {
+      if (--waiting_ == 0) turn_.notify_all();
+    };
+    try {
+      change();
+    } catch (...) {
+      done();
+      throw;
+    }
+    done();
+  }
+
+ private:
+  // The layers that this thread is calling, the innermost last.
+  static std::vector<Turns*>& own() {
+    thread_local std::vector<Turns*> calls;
+    return calls;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable turn_;
+  int running_ = 0;
+  int waiting_ = 0;  // changes
+};
+
+Turn::Turn(PyObject* layer) : turns_(*reinterpret_cast<LayerObject*>(layer)->turns) {
+  turns_.begin();
+}
+Turn::~Turn() { turns_.end(); }
+
+namespace {
+
+template <class F>
+void change(PyObject* layer, const F& f) {
+  // The object may go while this thread waits.
+  const std::shared_ptr<Turns> turns = reinterpret_cast<LayerObject*>(layer)->turns;
+  turns->change(f);
+}
+
+PyObject* made_of(std::shared_ptr<nn::Module> module, std::shared_ptr<Turns> turns) {
+  auto* const object = PyObject_GC_New(LayerObject, layer_type);
   if (object == nullptr) throw Raised();
   new (&object->module) std::shared_ptr<nn::Module>(std::move(module));
+  new (&object->turns) std::shared_ptr<Turns>(std::move(turns));
+  new (&object->callbacks) std::vector<SharedCallback>();
+  PyObject_GC_Track(object);
   return reinterpret_cast<PyObject*>(object);
+}
+
+// Makes a layer the owner of a function that C++ calls.
+void own(PyObject* layer, const SharedCallback& callback) {
+  Py_INCREF(callback->function);
+  reinterpret_cast<LayerObject*>(layer)->callbacks.push_back(callback);
+}
+
+}  // namespace
+
+std::vector<SharedCallback>& callbacks_of_layer() {
+  thread_local std::vector<SharedCallback> callbacks;
+  return callbacks;
+}
+
+PyObject* made(std::shared_ptr<nn::Module> module) {
+  PyObject* const object = made_of(std::move(module), std::make_shared<Turns>());
+  for (const SharedCallback& callback : callbacks_of_layer()) own(object, callback);
+  callbacks_of_layer().clear();
+  return object;
 }
 
 // ---- values ----
@@ -65,7 +178,9 @@ std::vector<int64_t> take_ints(PyObject* object, const char* name, size_t sizes)
   }
 TAKEN(int64_t, fits_int(object), "an integer", to_int(object))
 TAKEN(double, fits_float(object), "a number", to_float(object))
-TAKEN(bool, fits_bool(object), "a bool", to_bool(object))
+// As in PyTorch, None is false, and numbers are what they are as conditions.
+TAKEN(bool, object == Py_None || fits_bool(object) || fits_int(object), "a bool",
+      PyObject_IsTrue(object) == 1)
 TAKEN(std::string, PyUnicode_Check(object), "a str", std::string(to_text(object)))
 TAKEN(Tensor, is_tensor(object), "a Tensor", tensor_of(object))
 TAKEN(Scalar, fits_scalar(object), "a number", to_scalar(object))
@@ -116,14 +231,15 @@ nn::utils::rnn::PackedSequence Taken<nn::utils::rnn::PackedSequence>::from(PyObj
 
 TensorFunction take_function(PyObject* object, const char* name) {
   if (PyCallable_Check(object) == 0) refuse_value(name, "a function", object);
-  // Is released under the lock, by whichever thread drops the last copy.
-  const std::shared_ptr<PyObject> function(Py_NewRef(object), [](PyObject* held) {
-    if (Py_IsInitialized() == 0) return;
+  const auto callback = std::make_shared<Callback>(Callback{object});
+  callbacks_of_layer().push_back(callback);
+  return [callback, text = std::string(name)](const std::vector<Tensor>& tensors) {
     const Locked locked;
-    Py_DECREF(held);
-  });
-  return [function, text = std::string(name)](const std::vector<Tensor>& tensors) {
-    const Locked locked;
+    if (callback->function == nullptr) {
+      fail(ErrorCode::kValue, "[", text,
+           "] the function is gone with the layer that it was given to");
+    }
+    const Ref function(Py_NewRef(callback->function));
     const Ref args(checked(to_python(tensors)));
     const Ref result(checked(PyObject_CallObject(function.get(), args.get())));
     return take<Tensor>(result.get(), (text + "'s result").c_str());
@@ -156,10 +272,27 @@ namespace {
 
 // ---- the object of a layer ----
 
+LayerObject& as_layer(PyObject* self) { return *reinterpret_cast<LayerObject*>(self); }
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  for (const SharedCallback& callback : as_layer(self).callbacks) Py_VISIT(callback->function);
+  Py_VISIT(Py_TYPE(self));
+  return 0;
+}
+int clear(PyObject* self) {
+  // Their ends may run code that sees this object.
+  const std::vector<SharedCallback> callbacks = std::move(as_layer(self).callbacks);
+  for (const SharedCallback& callback : callbacks) Py_CLEAR(callback->function);
+  return 0;
+}
 void destroy(PyObject* self) {
   PyTypeObject* const type = Py_TYPE(self);
-  auto* const object = reinterpret_cast<LayerObject*>(self);
-  object->module.~shared_ptr();
+  PyObject_GC_UnTrack(self);
+  clear(self);
+  LayerObject& object = as_layer(self);
+  object.callbacks.~vector();
+  object.turns.~shared_ptr();
+  object.module.~shared_ptr();
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -184,20 +317,19 @@ PyObject* set_tensor(PyObject* self, PyObject* args) {
   PyObject* value = nullptr;
   if (PyArg_ParseTuple(args, "sO", &name, &value) == 0) return nullptr;
   return guarded([&] {
-    nn::Module& module = *layer_of(self);
     const Tensor tensor = value == Py_None ? Tensor() : to_tensor(value);
     bool found = false;
-    Access::visit_own(module, [&](const std::string& own, Tensor& member, bool /*buffer*/) {
-      if (own != name) return;
-      member = tensor;
-      found = true;
+    Tensor before;  // goes when the layer may be called again
+    change(self, [&] {
+      nn::Module& module = *layer_of(self);
+      Access::visit_own(module, [&](const std::string& own, Tensor& member, bool /*buffer*/) {
+        if (own != name) return;
+        before = std::exchange(member, tensor);
+        found = true;
+      });
+      if (found) module.note_change();
     });
-    if (!found) {
-      PyErr_Format(PyExc_KeyError, "the layer has no tensor '%s'", name);
-      throw Raised();
-    }
-    module.note_change();
-    return Py_NewRef(Py_None);
+    return to_python(found);
   });
 }
 
@@ -223,7 +355,7 @@ PyObject* children(PyObject* self, PyObject*) {
       const LayerClass* const known = find_class(*child);
       const std::string type = known != nullptr ? known->name : nn::class_name(*child);
       // It lives as long as what contains it.
-      const Ref layer(made(std::shared_ptr<nn::Module>(module, child)));
+      const Ref layer(made_of(std::shared_ptr<nn::Module>(module, child), as_layer(self).turns));
       const Ref item(checked(Py_BuildValue("sOs", name.c_str(), layer.get(), type.c_str())));
       if (PyList_Append(list.get(), item.get()) != 0) throw Raised();
     }
@@ -233,7 +365,48 @@ PyObject* children(PyObject* self, PyObject*) {
 
 PyObject* set_training(PyObject* self, PyObject* on) {
   return guarded([&] {
-    layer_of(self)->train(to_bool(on));
+    const bool mode = to_bool(on);
+    change(self, [&] { layer_of(self)->train(mode); });
+    return Py_NewRef(Py_None);
+  });
+}
+PyObject* is_training(PyObject* self, PyObject*) {
+  return guarded([&] { return to_python(layer_of(self)->training()); });
+}
+
+PyObject* get_option(PyObject* self, PyObject* name) {
+  return guarded([&]() -> PyObject* {
+    const LayerClass* const known = find_class(*layer_of(self));
+    PyObject* const value = known != nullptr ? known->get(*layer_of(self), to_text(name)) : nullptr;
+    if (value != nullptr) return value;
+    if (PyErr_Occurred() != nullptr) throw Raised();
+    PyErr_SetObject(PyExc_AttributeError, name);
+    throw Raised();
+  });
+}
+PyObject* set_option(PyObject* self, PyObject* args) {
+  PyObject *name = nullptr, *value = nullptr;
+  if (PyArg_ParseTuple(args, "UO", &name, &value) == 0) return nullptr;
+  return guarded([&] {
+    const LayerClass* const known = find_class(*layer_of(self));
+    callbacks_of_layer().clear();
+    std::function<void()> set;
+    if (known != nullptr) set = known->set(*layer_of(self), to_text(name), value);
+    if (!set) return to_python(false);
+    change(self, [&] {
+      set();
+      layer_of(self)->note_change();
+    });
+    for (const SharedCallback& callback : callbacks_of_layer()) own(self, callback);
+    callbacks_of_layer().clear();
+    return to_python(true);
+  });
+}
+PyObject* reset_parameters(PyObject* self, PyObject*) {
+  return guarded([&] {
+    const LayerClass* const known = find_class(*layer_of(self));
+    if (known == nullptr || known->reset == nullptr) refuse_layer(self, typeid(nn::Module));
+    change(self, [&] { known->reset(*layer_of(self)); });
     return Py_NewRef(Py_None);
   });
 }
@@ -248,9 +421,14 @@ PyObject* describe(PyObject* self, PyObject*) {
 
 // ---- hooks of layers inside of others, which no code of Python calls ----
 
-constexpr const char* kHandle = "mytorch.hook";
-void destroy_handle(PyObject* capsule) {
-  delete static_cast<nn::HookHandle*>(PyCapsule_GetPointer(capsule, kHandle));
+struct Hook {
+  nn::HookHandle handle;
+  SharedCallback callback;
+  std::weak_ptr<Turns> turns;
+};
+constexpr const char* kHook = "mytorch.hook";
+void destroy_hook(PyObject* capsule) {
+  delete static_cast<Hook*>(PyCapsule_GetPointer(capsule, kHook));
 }
 
 PyObject* add_hook(PyObject* self, PyObject* args) {
@@ -258,45 +436,50 @@ PyObject* add_hook(PyObject* self, PyObject* args) {
   PyObject* function = nullptr;
   if (PyArg_ParseTuple(args, "sO", &kind, &function) == 0) return nullptr;
   return guarded([&] {
-    nn::Module& module = *layer_of(self);
+    const auto callback = std::make_shared<Callback>(Callback{function});
     // Of Python, the hook returns a tensor, or None to change nothing.
-    const auto held = std::shared_ptr<PyObject>(Py_NewRef(function), [](PyObject* object) {
-      if (Py_IsInitialized() == 0) return;
+    const auto call = [callback](const Tensor& a, const Tensor& b) -> Tensor {
       const Locked locked;
-      Py_DECREF(object);
-    });
-    const auto call = [held](const Tensor& a, const Tensor& b) -> Tensor {
-      const Locked locked;
+      if (callback->function == nullptr) return {};
+      const Ref called(Py_NewRef(callback->function));
       const Ref first(checked(wrap(a)));
       const Ref second(checked(wrap(b)));
       const Ref result(
-          checked(PyObject_CallFunctionObjArgs(held.get(), first.get(), second.get(), nullptr)));
+          checked(PyObject_CallFunctionObjArgs(called.get(), first.get(), second.get(), nullptr)));
       if (result.get() == Py_None) return {};
       return take<Tensor>(result.get(), "the hook's result");
     };
     nn::HookHandle handle;
     const std::string_view which = kind;
-    if (which == "before") {
-      handle = module.register_forward_pre_hook(
-          [call](nn::Module&, const Tensor& input) { return call(input, {}); });
-    } else if (which == "after") {
-      handle = module.register_forward_hook(
-          [call](nn::Module&, const Tensor& input, const Tensor& output) {
-            return call(input, output);
-          });
-    } else {
-      handle = module.register_full_backward_hook(
-          [call](const Tensor& input, const Tensor& output) { return call(input, output); });
-    }
-    return checked(PyCapsule_New(new nn::HookHandle(handle), kHandle, destroy_handle));
+    change(self, [&] {
+      nn::Module& module = *layer_of(self);
+      if (which == "before") {
+        handle = module.register_forward_pre_hook(
+            [call](nn::Module&, const Tensor& input) { return call(input, {}); });
+      } else if (which == "after") {
+        handle = module.register_forward_hook(
+            [call](nn::Module&, const Tensor& input, const Tensor& output) {
+              return call(input, output);
+            });
+      } else {
+        handle = module.register_full_backward_hook(
+            [call](const Tensor& input, const Tensor& output) { return call(input, output); });
+      }
+    });
+    own(self, callback);
+    return checked(
+        PyCapsule_New(new Hook{handle, callback, as_layer(self).turns}, kHook, destroy_hook));
   });
 }
 
-PyObject* remove_hook(PyObject*, PyObject* handle) {
+PyObject* remove_hook(PyObject*, PyObject* capsule) {
   return guarded([&] {
-    auto* const hook = static_cast<nn::HookHandle*>(PyCapsule_GetPointer(handle, kHandle));
+    auto* const hook = static_cast<Hook*>(PyCapsule_GetPointer(capsule, kHook));
     if (hook == nullptr) throw Raised();
-    hook->remove();
+    if (const std::shared_ptr<Turns> turns = hook->turns.lock()) {
+      turns->change([&] { hook->handle.remove(); });
+    }
+    Py_CLEAR(hook->callback->function);
     return Py_NewRef(Py_None);
   });
 }
@@ -307,6 +490,11 @@ PyMethodDef methods[] = {
      "one that it does without."},
     {"set", set_tensor, METH_VARARGS, "set(name, tensor)\n--\n\nMakes a tensor the layer's own."},
     {"children", children, METH_NOARGS, "Returns (name, layer, class) of each child."},
+    {"is_training", is_training, METH_NOARGS, "Whether it is in training mode."},
+    {"option", get_option, METH_O, "Returns an option by name."},
+    {"set_option", set_option, METH_VARARGS,
+     "set_option(name, value)\n--\n\nSets an option. Returns whether there is one."},
+    {"reset_parameters", reset_parameters, METH_NOARGS, "Draws the parameters again."},
     {"train", set_training, METH_O, "Sets training or evaluation mode."},
     {"is_lazy", is_lazy, METH_NOARGS, "Whether its tensors are made in its first call."},
     {"describe", describe, METH_NOARGS, "Returns the text of C++."},
@@ -316,11 +504,14 @@ PyMethodDef methods[] = {
     {}};
 
 PyType_Slot slots[] = {{Py_tp_dealloc, as_slot(destroy)},
+                       {Py_tp_traverse, as_slot(traverse)},
+                       {Py_tp_clear, as_slot(clear)},
                        {Py_tp_methods, methods},
                        {Py_tp_doc, const_cast<char*>("A layer of C++.")},
                        {0, nullptr}};
 PyType_Spec spec = {"mytorch._core._Layer", sizeof(LayerObject), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                    slots};
 
 PyMethodDef others[] = {{"remove_hook", remove_hook, METH_O, "Removes what add_hook() has added."},
                         {}};

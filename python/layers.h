@@ -10,7 +10,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <typeindex>
 #include <utility>
 #include <vector>
@@ -25,16 +27,43 @@
 
 namespace mytorch::python {
 
+// A function of Python that C++ calls, from any thread. C++ shares the callback; the object of a
+// layer owns the function, so that the collector of Python sees it, and forgets it in the end.
+struct Callback {
+  PyObject* function;  // null once it is gone
+};
+using SharedCallback = std::shared_ptr<Callback>;
+
+// The calls of a layer that are running. It changes only between them: they read its tensors,
+// options and hooks without the interpreter's lock.
+class Turns;
+
 struct LayerObject {
   PyObject_HEAD std::shared_ptr<nn::Module> module;
+  std::shared_ptr<Turns> turns;  // also of its parts
+  std::vector<SharedCallback> callbacks;
 };
 extern PyTypeObject* layer_type;
 inline bool is_layer(PyObject* object) { return Py_TYPE(object) == layer_type; }
 inline const std::shared_ptr<nn::Module>& layer_of(PyObject* object) {
   return reinterpret_cast<LayerObject*>(object)->module;
 }
-// Returns a new object that holds a layer.
+// The callbacks that this thread has made for the layer that it makes.
+std::vector<SharedCallback>& callbacks_of_layer();
+// Returns a new object that holds a layer, and these callbacks.
 PyObject* made(std::shared_ptr<nn::Module> module);
+
+// A running call, in its scope.
+class Turn {
+ public:
+  explicit Turn(PyObject* layer);
+  ~Turn();
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  Turns& turns_;
+};
 
 [[noreturn]] void refuse_layer(PyObject* object, const std::type_info& expected);
 template <class L>
@@ -44,10 +73,16 @@ L& layer_as(PyObject* object) {
   return *layer;
 }
 
-// A class of layers, and its name in Python.
+// A class of layers: its name in Python, and what is known of its objects.
 struct LayerClass {
   std::type_index type;
   const char* name;
+  // Returns an option by name; null if there is none.
+  PyObject* (*get)(nn::Module& layer, std::string_view name);
+  // Returns what sets an option by name; empty if there is none.
+  std::function<void()> (*set)(nn::Module& layer, std::string_view name, PyObject* value);
+  // Draws the parameters again; null if there are none.
+  void (*reset)(nn::Module& layer);
 };
 
 // Adds `_nn`, the functions of layers, to a module. Returns whether it has succeeded.
@@ -158,7 +193,7 @@ requires(std::is_base_of_v<nn::Module, L>) struct Taken<L> {
 // Sets an option. None makes one absent that can be, and leaves others as they are.
 template <class T>
 void give(T& option, PyObject* object, const char* name) {
-  if constexpr (!requires { option.has_value(); }) {
+  if constexpr (!requires { option.has_value(); } && !std::is_same_v<T, bool>) {
     if (!present(object)) return;
   }
   option = take<T>(object, name);
@@ -171,6 +206,76 @@ template <class Aggregate, class... First>
 struct Parts<nn::Options<Aggregate, First...>> {
   using Args = Aggregate;
 };
+
+// ---- options as values of Python; null for those that have none ----
+
+template <class T>
+PyObject* option_value(const T& value) {
+  if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, int64_t> ||
+                std::is_same_v<T, double>) {
+    return to_python(value);
+  } else if constexpr (requires { value.same(); }) {
+    return value.same() ? to_python(std::string_view("same")) : to_python(IntList(value.sizes()));
+  } else if constexpr (requires {
+                         value.has_value();
+                         to_python(*value);
+                       }) {
+    return value.has_value() ? to_python(*value) : Py_NewRef(Py_None);
+  } else if constexpr (std::is_convertible_v<const T&, IntList>) {
+    return to_python(static_cast<IntList>(value));
+  } else {
+    return nullptr;
+  }
+}
+
+template <class Enum>
+PyObject* option_value(const nn::OneOf<Enum>& value) {
+  if constexpr (requires { name_of(Enum{}); }) {
+    return to_python(std::string_view(name_of(static_cast<Enum>(value))));
+  } else {
+    return nullptr;
+  }
+}
+
+template <class L>
+LayerClass class_of(const char* name) {
+  LayerClass known{typeid(L), name, nullptr, nullptr, nullptr};
+  known.get = [](nn::Module& module, std::string_view option) -> PyObject* {
+    L& layer = static_cast<L&>(module);
+    if constexpr (requires { layer.options.args(); }) {
+      const auto& args = layer.options.args();
+#define MYTORCH_GET(field)                                 \
+  if constexpr (requires { args.field; }) {                \
+    if (option == #field) return option_value(args.field); \
+  }
+      MYTORCH_BUILT_OPTION_NAMES(MYTORCH_GET)
+#undef MYTORCH_GET
+    }
+    return nullptr;
+  };
+  known.set = [](nn::Module& module, std::string_view option,
+                 PyObject* value) -> std::function<void()> {
+    L& layer = static_cast<L&>(module);
+    if constexpr (requires { layer.options.args(); }) {
+      auto& args = layer.options.args();
+#define MYTORCH_SET(field)                                                                  \
+  if constexpr (requires { Taken<std::decay_t<decltype(args.field)>>::from(value, ""); }) { \
+    if (option == #field) {                                                                 \
+      auto changed = args.field;                                                            \
+      give(changed, value, #field);                                                         \
+      return [&args, changed = std::move(changed)] { args.field = changed; };               \
+    }                                                                                       \
+  }
+      MYTORCH_BUILT_OPTION_NAMES(MYTORCH_SET)
+#undef MYTORCH_SET
+    }
+    return {};
+  };
+  if constexpr (requires(L & layer) { layer.reset_parameters(); }) {
+    known.reset = [](nn::Module& module) { static_cast<L&>(module).reset_parameters(); };
+  }
+  return known;
+}
 
 // ---- results as types that Python has ----
 

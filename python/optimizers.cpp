@@ -209,7 +209,7 @@ PyObject* options_to_python(OptimizerOptions& options) {
   Ref values(checked(PyDict_New()));
   optim::for_each_option(options, [&](const char* name, const auto& option) {
     const Ref value(checked(value_to_python(option)));
-    if (PyDict_SetItemString(values.get(), name, value.get()) < 0) throw Raised();
+    set_item(values.get(), name, value.get());
   });
   return values.release();
 }
@@ -402,7 +402,7 @@ PyObject* state(PyObject* self, PyObject*) {
     for (const auto& [name, tensor] : turn.optimizer().state_dict()) {
       if (name.starts_with("group")) continue;
       const Ref value(checked(wrap(tensor)));
-      if (PyDict_SetItemString(values.get(), name.c_str(), value.get()) < 0) throw Raised();
+      set_item(values.get(), name, value.get());
     }
     return values.release();
   });

@@ -61,6 +61,20 @@ class enable_grad(no_grad):
     _mode = True
 
 
+class inference_mode(_GradMode):
+    """Operations are not recorded, as in no_grad; with False, they are. What is computed are ordinary tensors."""
+
+    def __new__(cls, mode=True):
+        self = super().__new__(cls)
+        if isinstance(mode, bool):
+            return self
+        _GradMode.__init__(self, False)
+        return self(mode)  # the function that `@inference_mode` decorates
+
+    def __init__(self, mode=True):
+        super().__init__(not mode)
+
+
 class set_grad_enabled(_GradMode):
     """Sets the mode at once; as a context, until its end; as a decorator, while the function runs."""
 

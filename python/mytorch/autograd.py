@@ -1,9 +1,20 @@
 """Differentiation of recorded operations."""
 
-from mytorch import _core
-from mytorch._grad_mode import enable_grad, no_grad, set_grad_enabled
+import sys
+import warnings
 
-__all__ = ["backward", "grad", "enable_grad", "no_grad", "set_grad_enabled", "RemovableHandle"]
+from mytorch import _core
+from mytorch import _functional_gradients as functional
+from mytorch._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from mytorch._gradcheck import GradcheckError, gradcheck, gradgradcheck
+
+__all__ = [
+    "backward", "grad", "gradcheck", "gradgradcheck", "GradcheckError", "enable_grad", "functional", "inference_mode",
+    "no_grad", "set_grad_enabled", "RemovableHandle", "Variable",
+]  # fmt: skip
+
+# `import mytorch.autograd.functional` finds the module under PyTorch's name.
+sys.modules[f"{__name__}.functional"] = functional
 
 
 class RemovableHandle:
@@ -51,8 +62,32 @@ def grad(
     grad_outputs=None,
     retain_graph=None,
     create_graph=False,
-    allow_unused=False,
+    only_inputs=True,
+    allow_unused=None,
+    is_grads_batched=False,
     materialize_grads=False,
 ):
     """Returns the gradients of the outputs with respect to the inputs, a tuple; changes no `grad`."""
-    return _core._grad(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads)
+    if not only_inputs:
+        warnings.warn("[grad] only_inputs=False is ignored: gradients of the inputs alone are computed", FutureWarning,
+                      stacklevel=2)  # fmt: skip
+    if is_grads_batched:
+        raise _core.UnsupportedError("[grad] is_grads_batched=True: call grad for each of the weights")
+    if materialize_grads and allow_unused is False:
+        raise ValueError("[grad] materialize_grads=True makes zeros of unused inputs: leave allow_unused=False out")
+    unused = bool(materialize_grads if allow_unused is None else allow_unused)
+    return _core._grad(outputs, inputs, grad_outputs, retain_graph, create_graph, unused, materialize_grads)
+
+
+class _VariableType(type):
+    def __call__(cls, data, requires_grad=False):
+        if not isinstance(data, _core.Tensor):
+            raise TypeError(f"[Variable] {type(data).__name__} is no tensor: use mytorch.tensor")
+        return data.detach().requires_grad_(requires_grad)
+
+    def __instancecheck__(cls, value):
+        return isinstance(value, _core.Tensor)
+
+
+class Variable(metaclass=_VariableType):
+    """The tensor of old PyTorch programs: `Variable(data, requires_grad)` is a tensor over the memory of `data`."""

@@ -1,6 +1,9 @@
 """NVIDIA GPUs."""
 
 from mytorch import _core
+from mytorch._legacy import kinds_of
+
+globals().update(kinds_of("cuda"))
 
 
 def device_count():
@@ -16,3 +19,21 @@ def is_available():
 def synchronize(device="cuda"):
     """Waits for this thread's work on a GPU."""
     _core.synchronize(device)
+
+
+def manual_seed(seed):
+    """Seeds the default generator, which serves the CPU, too; without a GPU, does nothing."""
+    if is_available():
+        _core.manual_seed(seed)
+
+
+def manual_seed_all(seed):
+    """The same as manual_seed: one generator serves all devices."""
+    manual_seed(seed)
+
+
+def empty_cache():
+    """Without a GPU, does nothing."""
+    if is_available():
+        raise _core.UnsupportedError("[cuda.empty_cache] the memory of freed tensors is kept for later ones; C++ alone"
+                                     " returns it, by mytorch::empty_cache")  # fmt: skip

@@ -138,7 +138,6 @@ class Layers(unittest.TestCase):
             lambda: nn.Linear(2),
             lambda: nn.Linear("2", 3),
             lambda: nn.Conv2d(1, 2, (3, 3, 3)),
-            lambda: nn.Linear(2, 3, bias=None),
             lambda: nn.Linear(2, 3, wrong=1),
             lambda: nn.Embedding(2, 3)(4),
             lambda: F.interpolate(mt.ones(1, 1, 2, 2), size="4"),
@@ -148,6 +147,82 @@ class Layers(unittest.TestCase):
             nn.MSELoss(reduction="most")
         with self.assertRaisesRegex(ValueError, r"in Linear\(in_features=3"):
             nn.Linear(3, 4)(mt.ones(2, 5))
+
+    def test_options_change(self):
+        """Options are those of C++, read and written."""
+        drop = nn.Dropout(0.5)
+        drop.p = 0.0
+        self.assertTrue((drop(mt.ones(100)) == 1).all())
+        self.assertEqual(drop.p, 0)
+        conv = nn.Conv2d(1, 1, 3, bias=False)
+        conv.stride = (2, 1)
+        self.assertEqual(conv(mt.ones(1, 1, 7, 7)).shape, (1, 1, 3, 5))
+        self.assertEqual((conv.stride, conv.padding, conv.dilation), ((2, 1), (0, 0), (1, 1)))
+        self.assertEqual(copy.deepcopy(conv).stride, (2, 1))
+        norm = nn.LayerNorm(2, elementwise_affine=False)
+        norm.eps = 100.0
+        self.assertLess(norm(mt.tensor([1.0, -1.0])).abs().max().item(), 0.1)
+        self.assertEqual((norm.normalized_shape, nn.MSELoss("sum").reduction), ((2,), "sum"))
+        batch = nn.BatchNorm1d(1, momentum=None)
+        self.assertIsNone(batch.momentum)
+        batch.momentum = 1.0
+        batch(mt.tensor([[2.0], [4.0]]))
+        self.assertEqual(batch.running_mean.item(), 3)
+        with self.assertRaisesRegex(TypeError, "stride"):
+            conv.stride = "wide"
+        self.assertEqual(nn.Conv2d(1, 1, 3, padding="same").padding, "same")
+        self.assertIsNone(nn.Linear(2, 3, bias=None).bias)
+        drop.note = 3  # an attribute of the program
+        self.assertEqual(drop.note, 3)
+        stack = nn.TransformerEncoderLayer(4, 2, 4, dropout=0.9)
+        for part in stack.modules():
+            if isinstance(part, nn.Dropout):
+                part.p = 0.0
+        stack.self_attn.dropout = 0.0
+        x = mt.randn(2, 1, 4)
+        self.assertTrue((stack(x) == stack(x)).all())
+
+    def test_computed_weight(self):
+        """A weight that is computed in each call, as weight normalization does."""
+        layer = nn.Linear(2, 2, bias=False)
+        layer.direction = nn.Parameter(layer.weight.detach().clone())
+        del layer.weight
+        layer.weight = layer.direction * 2
+        x = mt.ones(1, 2)
+        y = layer(x)
+        np.testing.assert_allclose(y.detach().numpy(), 2 * (x @ layer.direction.T).detach().numpy(), rtol=1e-6)
+        y.sum().backward()
+        self.assertEqual(layer.direction.grad.tolist(), [[2, 2], [2, 2]])
+        self.assertEqual([name for name, _ in layer.named_parameters()], ["direction"])
+
+    def test_reset(self):
+        layer = nn.Linear(3, 3)
+        before = layer.weight.detach().clone()
+        weight = layer.weight
+        layer.reset_parameters()
+        self.assertIs(layer.weight, weight)
+        self.assertFalse((weight == before).all())
+        self.assertFalse(hasattr(nn.ReLU(), "reset_parameters"))
+
+        class Ones(nn.Linear):
+            def reset_parameters(self):
+                super().reset_parameters()
+                nn.init.ones_(self.weight)
+
+        self.assertTrue((Ones(2, 2).weight == 1).all())
+
+    def test_more_arguments(self):
+        x = mt.tensor([-1.0, 2.0])
+        y = nn.SiLU(inplace=True)(x)
+        self.assertIs(y, x)
+        self.assertTrue((nn.Hardswish()(x) == F.hardswish(x)).all())
+        self.assertEqual(F.batch_norm(mt.randn(4, 2), None, None, training=True).shape, (4, 2))
+        self.assertEqual(nn.MaxPool2d(2, 2, 0, 1, True)(mt.ones(1, 1, 4, 4))[1].dtype, mt.int64)
+        self.assertEqual(
+            nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 4), 1, None, False)(mt.ones(1, 1, 4)).ndim, 3
+        )
+        layer = nn.TransformerEncoderLayer(4, 2, 4, activation=nn.GELU())
+        self.assertEqual(layer(mt.ones(1, 1, 4)).ndim, 3)
 
     def test_recurrent(self):
         layer = nn.GRU(3, 4, num_layers=2, bidirectional=True)
@@ -256,6 +331,47 @@ class Composite(unittest.TestCase):
         layer.linear1.register_forward_hook(fail)
         with self.assertRaisesRegex(KeyError, "mine"):
             layer(mt.randn(3, 2, 8))
+
+    def test_parts_stay(self):
+        stack = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), 2)
+        other = nn.TransformerEncoderLayer(8, 2, 16)
+        for change in (
+            lambda: stack.layers.__setitem__(0, other),
+            lambda: stack.layers.append(other),
+            lambda: stack.layers.__delitem__(0),
+            lambda: stack.layers.insert(0, other),
+            lambda: stack.layers[0].add_module("norm1", nn.Identity()),
+            lambda: stack.layers[0].__delattr__("norm1"),
+            lambda: nn.AdaptiveLogSoftmaxWithLoss(4, 6, [2]).tail[0].append(nn.ReLU()),
+        ):
+            self.assertRaises(NotImplementedError, change)
+        self.assertIs(type(stack.layers[0].linear1), nn.Linear)
+        self.assertEqual((stack.layers[0].linear1.in_features, stack.layers[0].dropout.p), (8, 0.1))
+        alone = copy.deepcopy(stack.layers[0].linear1)
+        x = mt.randn(3, 8)
+        self.assertTrue((alone(x) == stack.layers[0].linear1(x)).all())
+        self.assertIsNot(alone.weight, stack.layers[0].linear1.weight)
+
+    def test_prototypes(self):
+        layer = nn.TransformerEncoderLayer(8, 2, 16).eval()
+        norm = nn.LayerNorm(8)
+        stack = nn.TransformerEncoder(layer, 2, norm)
+        self.assertFalse(stack.layers[0].training)
+        self.assertIs(stack.norm.weight, norm.weight)
+        layer.linear1.register_forward_hook(lambda *_: None)
+        layer.register_forward_hook(lambda *_: None)
+        with self.assertRaisesRegex(NotImplementedError, "hooks"):
+            nn.TransformerEncoder(layer, 2)
+
+    def test_hooks_survive_copies(self):
+        layer = nn.TransformerEncoderLayer(8, 2, 16)
+        layer.linear1.register_forward_hook(hook_for_pickle)
+        x = mt.randn(3, 1, 8)
+        for again in (copy.deepcopy(layer).eval(), pickle.loads(pickle.dumps(layer)).eval()):
+            self.assertTrue((again(x) == layer.eval()(x)).all())
+            plain = nn.TransformerEncoderLayer(8, 2, 16).eval()
+            plain.load_state_dict(layer.state_dict())
+            self.assertFalse((plain(x) == again(x)).all())
 
     def test_copies(self):
         stack = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16), 2).eval()
@@ -539,15 +655,64 @@ class Functions(unittest.TestCase):
 
 class Life(unittest.TestCase):
     def test_no_leak(self):
-        net = Net()
-        layer = nn.TransformerEncoderLayer(4, 2, 4, activation=lambda x: x)
-        layer.linear1.register_forward_hook(lambda *_: None)
-        x = mt.ones(2, 1, 4)
-        layer(x)
-        gone = [weakref.ref(each) for each in (net, net.first, layer, layer.linear1, net.scale)]
-        del net, layer
+        class Holder(nn.Module):
+            """Functions of C++ that refer back to what owns them."""
+
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.TransformerEncoderLayer(4, 2, 4, activation=self.act)
+                self.layer.linear1.register_forward_hook(self.hook)
+                self.loss = nn.TripletMarginWithDistanceLoss(distance_function=self.distance)
+
+            def act(self, x):
+                return x
+
+            def hook(self, *_):
+                pass
+
+            def distance(self, a, b):
+                return (a - b).abs().sum(-1)
+
+        net, holder = Net(), Holder()
+        holder.layer(mt.ones(2, 1, 4))
+        holder.loss(*mt.randn(3, 2, 2))
+        parts = (net, net.first, net.scale, holder, holder.layer, holder.layer.linear1, holder.loss)
+        gone = [weakref.ref(each) for each in parts]
+        del net, holder, parts
         gc.collect()
         self.assertEqual([each() for each in gone], [None] * len(gone))
+
+    def test_changes_beside_calls(self):
+        layer = nn.TransformerEncoderLayer(8, 2, 8, 0.0)
+        x = mt.randn(16, 8, 8)
+        end = threading.Event()
+        faults = []
+
+        def call():
+            while not end.is_set():
+                try:
+                    layer(x)
+                except Exception as fault:  # noqa: BLE001
+                    faults.append(fault)
+
+        threads = [threading.Thread(target=call) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for _ in range(50):
+            layer.linear1.weight = nn.Parameter(mt.randn(8, 8))
+            layer.linear1.register_forward_hook(lambda m, args, out: None).remove()
+            layer.dropout.p = 0.0
+        end.set()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(faults, [])
+
+        def change(module, args, out):
+            layer.linear1.weight = nn.Parameter(mt.randn(8, 8))
+
+        layer.linear1.register_forward_hook(change)
+        with self.assertRaisesRegex(RuntimeError, "being called"):
+            layer(x)
 
     def test_threads(self):
         net = Net()

@@ -1,5 +1,6 @@
 """Modules that hold others."""
 
+import itertools
 import operator
 from collections.abc import Mapping
 
@@ -8,19 +9,36 @@ from mytorch.nn.module import Module
 from mytorch.nn.parameter import Parameter
 
 
-class _Numbered:
-    """Parts by number; their names are "0", "1", ..."""
+class _Held:
+    """Parts by their names, in order."""
 
-    _kind = "_modules"
+    def _names(self):
+        return self._modules
+
+    def _part(self, name):
+        return self._modules[name]
+
+    def _drop(self, name):
+        del self._modules[name]
 
     def _parts(self):
-        return self.__dict__[self._kind]
+        return {name: self._part(name) for name in self._names()}
+
+    def __len__(self):
+        return len(self._names())
+
+
+class _Numbered(_Held):
+    """Parts by number; their names are "0", "1", ..."""
 
     def _set_all(self, parts):
-        held = self._parts()
-        held.clear()
+        self._clear()
         for at, part in enumerate(parts):
             self._put(str(at), part)
+
+    def _clear(self):
+        for name in list(self._names()):
+            self._drop(name)
 
     def _at(self, index):
         index = operator.index(index)
@@ -29,10 +47,7 @@ class _Numbered:
         return index % len(self)
 
     def _name(self, index):
-        return list(self._parts())[self._at(index)]
-
-    def __len__(self):
-        return len(self._parts())
+        return next(itertools.islice(self._names(), self._at(index), None))
 
     def __iter__(self):
         return iter(self._parts().values())
@@ -42,14 +57,14 @@ class _Numbered:
 
     def __getitem__(self, index):
         if isinstance(index, slice):
-            return type(self)._of(list(self._parts().items())[index])
-        return self._parts()[self._name(index)]
+            return self._of(list(self._parts().items())[index])
+        return self._part(self._name(index))
 
     def __setitem__(self, index, part):
         self._put(self._name(index), part)
 
     def __delitem__(self, index):
-        parts = list(self._parts().values())
+        parts = list(self)
         del parts[index if isinstance(index, slice) else self._at(index)]
         self._set_all(parts)
 
@@ -81,12 +96,20 @@ class _Numbered:
         return self.extend(parts)
 
     def __add__(self, parts):
-        made = type(self)._of([(str(at), part) for at, part in enumerate([*self, *parts])])
+        return self._of([(str(at), part) for at, part in enumerate([*self, *parts])])
+
+    @classmethod
+    def _empty(cls):
+        try:
+            made = cls()
+        except TypeError:  # a subclass, whose constructor takes other arguments
+            made = next(kind for kind in cls.__mro__ if kind in (Sequential, ModuleList, ParameterList))()
+        made._clear()
         return made
 
     @classmethod
     def _of(cls, items):
-        made = cls()
+        made = cls._empty()
         made._set_all([part for _, part in items])
         return made
 
@@ -98,8 +121,16 @@ class _Modules(_Numbered):
         self._modules[name] = part
 
 
+def _repeated(modules, times):
+    if not isinstance(times, int):
+        raise TypeError(f"a Sequential is multiplied by an int, not by a {type(times).__name__}")
+    if times <= 0:
+        raise ValueError(f"a Sequential is multiplied by a positive number, not by {times}")
+    return list(modules) * times
+
+
 class Sequential(_Modules, Module):
-    """Calls its modules one after the other: Sequential(Linear(4, 8), ReLU()), or of a dictionary of names and modules."""
+    """Calls its modules one after the other: Sequential(Linear(4, 8), ReLU()), or of names and modules."""
 
     def __init__(self, *args):
         super().__init__()
@@ -112,10 +143,18 @@ class Sequential(_Modules, Module):
 
     @classmethod
     def _of(cls, items):
-        made = cls()
+        made = cls._empty()
         for name, module in items:
             made._put(name, module)
         return made
+
+    def __mul__(self, times):
+        return self._of([]).extend(_repeated(self, times))
+
+    __rmul__ = __mul__
+
+    def __imul__(self, times):
+        return self.extend(_repeated(self, times)[len(self) :])
 
     def forward(self, input):
         for module in self._modules.values():
@@ -132,35 +171,30 @@ class ModuleList(_Modules, Module):
             self.extend(modules)
 
 
-class _Named:
+class _Named(_Held):
     """Parts by name."""
 
-    _kind = "_modules"
-
-    def _parts(self):
-        return self.__dict__[self._kind]
-
     def __getitem__(self, key):
-        return self._parts()[key]
+        return self._part(key)
 
     def __setitem__(self, key, part):
         self._put(key, part)
 
     def __delitem__(self, key):
-        del self._parts()[key]
-
-    def __len__(self):
-        return len(self._parts())
+        self._drop(key)
 
     def __iter__(self):
-        return iter(self._parts())
+        return iter(self._names())
+
+    def __reversed__(self):
+        return reversed(self._names())
 
     def __contains__(self, key):
-        return key in self._parts()
+        return key in self._names()
 
     def keys(self):
         """Returns the names."""
-        return self._parts().keys()
+        return self._names().keys()
 
     def values(self):
         """Returns the parts."""
@@ -172,15 +206,18 @@ class _Named:
 
     def get(self, key, default=None):
         """Returns the part of a name, or a default."""
-        return self._parts().get(key, default)
+        return self._part(key) if key in self else default
 
     def clear(self):
         """Removes all parts."""
-        self._parts().clear()
+        for key in list(self):
+            del self[key]
 
     def pop(self, key):
         """Removes a part and returns it."""
-        return self._parts().pop(key)
+        part = self[key]
+        del self[key]
+        return part
 
     def update(self, parts):
         """Adds parts: a dictionary, or pairs."""
@@ -197,36 +234,47 @@ class ModuleDict(_Named, Module):
             self.update(modules)
 
     def _put(self, key, part):
-        self._own(key)
-        if part is not None and not isinstance(part, Module):
-            raise TypeError(f"a ModuleDict holds modules, not {type(part).__name__}")
-        self._modules[key] = part
-
-
-def _as_parameter(value):
-    if isinstance(value, Parameter) or not isinstance(value, _core.Tensor):
-        return value
-    return Parameter(value)
+        self.add_module(key, part)
 
 
 class _Parameters:
-    _kind = "_parameters"
+    """Parameters, and other values, which are attributes alone. `_keys` has the names of all of them in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.__dict__["_keys"] = {}
+
+    def _names(self):
+        return self._keys
+
+    def _part(self, name):
+        if name not in self._keys:
+            raise KeyError(name)
+        return getattr(self, name)
 
     def _put(self, name, part):
-        part = _as_parameter(part)
-        if not isinstance(part, Parameter):
-            raise TypeError(f"{type(self).__name__} holds tensors, not {type(part).__name__}")
-        self._own(name)
-        self._parameters[name] = part
+        self._check_free(name, self._keys)
+        if isinstance(part, _core.Tensor) and not isinstance(part, Parameter):
+            part = Parameter(part)
+        if name in self._keys and not isinstance(part, Parameter):
+            delattr(self, name)  # a parameter's name takes no other value
+        setattr(self, name, part)
+        self._keys[name] = None
+
+    def _drop(self, name):
+        del self._keys[name]
+        delattr(self, name)
 
     def extra_repr(self):
         return "\n".join(
-            f"({name}): {type(each).__name__} {each.dtype} of {each.shape}" for name, each in self._parameters.items()
+            f"({name}): {type(each).__name__}"
+            + (f" {each.dtype} of {each.shape}" if isinstance(each, _core.Tensor) else "")
+            for name, each in self._parts().items()
         )
 
 
 class ParameterList(_Parameters, _Numbered, Module):
-    """A list of parameters; tensors become parameters."""
+    """A list of parameters; tensors become parameters. It may hold other values, too."""
 
     def __init__(self, values=None):
         super().__init__()
@@ -235,9 +283,42 @@ class ParameterList(_Parameters, _Numbered, Module):
 
 
 class ParameterDict(_Parameters, _Named, Module):
-    """Parameters by name; tensors become parameters."""
+    """Parameters by name; tensors become parameters. It may hold other values, too."""
 
     def __init__(self, parameters=None):
         super().__init__()
         if parameters is not None:
             self.update(parameters)
+
+    def setdefault(self, key, default=None):
+        """Returns the part of a name, which becomes the default if there is none."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def popitem(self):
+        """Removes the last part and returns its name and the part."""
+        if not self._keys:
+            raise KeyError("popitem() of an empty ParameterDict")
+        key = next(reversed(self))
+        return key, self.pop(key)
+
+    def copy(self):
+        """Returns a dictionary of the same parts."""
+        return ParameterDict(self)
+
+    def fromkeys(self, keys, default=None):
+        """Returns a dictionary of one value for several names."""
+        return ParameterDict((key, default) for key in keys)
+
+    def __or__(self, parts):
+        made = self.copy()
+        made.update(parts)
+        return made
+
+    def __ror__(self, parts):
+        return ParameterDict(parts) | self
+
+    def __ior__(self, parts):
+        self.update(parts)
+        return self

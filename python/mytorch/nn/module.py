@@ -1,6 +1,8 @@
 """The base class of all modules."""
 
+import warnings
 from collections import OrderedDict, namedtuple
+from collections.abc import Mapping
 
 from mytorch import _core
 from mytorch._grad_mode import no_grad
@@ -8,6 +10,19 @@ from mytorch.nn import hooks
 from mytorch.nn.parameter import Buffer, Parameter
 
 _Tensor = _core.Tensor
+
+# The dictionaries of each module.
+_PARTS = ("_parameters", "_buffers", "_modules")
+_HOOKS = (
+    "_forward_pre_hooks",
+    "_forward_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+    "_state_dict_pre_hooks",
+    "_state_dict_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_hooks",
+)
 
 IncompatibleKeys = namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])
 
@@ -27,17 +42,7 @@ class Module:
     def __init__(self):
         set_ = super().__setattr__
         set_("training", True)
-        for name in (
-            "_parameters",
-            "_buffers",
-            "_modules",
-            "_forward_pre_hooks",
-            "_forward_hooks",
-            "_backward_hooks",
-            "_backward_pre_hooks",
-            "_state_dict_hooks",
-            "_load_state_dict_hooks",
-        ):
+        for name in _PARTS + _HOOKS:
             set_(name, {})
         set_("_non_persistent_buffers_set", set())
 
@@ -53,52 +58,62 @@ class Module:
         return self._call_with_hooks(args, kwargs)
 
     def _call_with_hooks(self, args, kwargs):
-        for hook, with_kwargs in list(self._forward_pre_hooks.values()):
-            changed = hook(self, args, kwargs) if with_kwargs else hook(self, args)
-            if changed is None:
-                continue
-            if with_kwargs:
-                if not (isinstance(changed, tuple) and len(changed) == 2):
-                    raise RuntimeError("a forward pre-hook with kwargs returns None or (args, kwargs)")
-                args, kwargs = changed
-            else:
-                args = changed if isinstance(changed, tuple) else (changed,)
-        backward = None
-        if (self._backward_hooks or self._backward_pre_hooks) and _core.is_grad_enabled():
-            backward = hooks.BackwardHooks(self)
-            args = backward.inputs(args)
+        result = None
+        called = set()
         try:
+            for hook, with_kwargs in list(self._forward_pre_hooks.values()):
+                changed = hook(self, args, kwargs) if with_kwargs else hook(self, args)
+                if changed is None:
+                    continue
+                if with_kwargs:
+                    if not (isinstance(changed, tuple) and len(changed) == 2):
+                        raise RuntimeError("a forward pre-hook with kwargs returns None or (args, kwargs)")
+                    args, kwargs = changed
+                else:
+                    args = changed if isinstance(changed, tuple) else (changed,)
+            backward = None
+            if (self._backward_hooks or self._backward_pre_hooks) and _core.is_grad_enabled():
+                backward = hooks.BackwardHooks(self)
+                args = backward.inputs(args)
             result = self.forward(*args, **kwargs)
-        except BaseException:
-            for hook, with_kwargs, always in list(self._forward_hooks.values()):
-                if always:
-                    hook(self, args, kwargs, None) if with_kwargs else hook(self, args, None)
+            for number, (hook, with_kwargs, _) in list(self._forward_hooks.items()):
+                called.add(number)
+                changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
+                if changed is not None:
+                    result = changed
+            return backward.outputs(result) if backward is not None else result
+        except Exception:
+            for number, (hook, with_kwargs, always) in list(self._forward_hooks.items()):
+                if not always or number in called:
+                    continue
+                try:
+                    hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
+                except Exception as fault:  # the first exception is the one to know of
+                    warnings.warn(f"a forward hook that is always called failed, too: {fault!r}", stacklevel=3)
             raise
-        for hook, with_kwargs, _ in list(self._forward_hooks.values()):
-            changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
-            if changed is not None:
-                result = changed
-        return backward.outputs(result) if backward is not None else result
 
     def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
         """Calls hook(module, args) before forward; what it returns replaces the arguments."""
-        return hooks.add(self._forward_pre_hooks, (hook, with_kwargs), prepend)
+        return hooks.add(self, "_forward_pre_hooks", (hook, with_kwargs), prepend)
 
     def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
         """Calls hook(module, args, output) after forward; what it returns replaces the output."""
-        return hooks.add(self._forward_hooks, (hook, with_kwargs, always_call), prepend)
+        return hooks.add(self, "_forward_hooks", (hook, with_kwargs, always_call), prepend)
 
     def register_full_backward_hook(self, hook, prepend=False):
-        """Calls hook(module, grad_input, grad_output) when the gradients of the inputs have been computed; what it returns
-        replaces the gradient of the input, if there is one."""
-        return hooks.add(self._backward_hooks, hook, prepend)
+        """Calls hook(module, grad_input, grad_output) when the gradients of the inputs have been computed; what it
+        returns replaces the gradients of the inputs."""
+        return hooks.add(self, "_backward_hooks", hook, prepend)
 
     def register_full_backward_pre_hook(self, hook, prepend=False):
         """Calls hook(module, grad_output) before the gradients of the inputs are computed; what it returns replaces the
         gradients of the outputs."""
-        return hooks.add(self._backward_pre_hooks, hook, prepend)
+        return hooks.add(self, "_backward_pre_hooks", hook, prepend)
 
     # -- parts --
+
+    def _note(self, name, tensor):
+        """Is called when a tensor has been replaced."""
 
     def _own(self, name):
         if not isinstance(name, str):
@@ -145,10 +160,6 @@ class Module:
             self._own(name)
             self._forget(name, "_parameters")
             self.register_parameter(name, value)
-        elif isinstance(value, Module):
-            self._own(name)
-            self._forget(name, "_modules")
-            self._modules[name] = value
         elif parts is not None and name in parts:
             if value is not None:
                 raise TypeError(
@@ -156,6 +167,10 @@ class Module:
                     f"{type(value).__name__}"
                 )
             self.register_parameter(name, None)
+        elif isinstance(value, Module):
+            self._own(name)
+            self._forget(name, "_modules")
+            self._modules[name] = value
         elif parts is not None and name in self._modules:
             if value is not None:
                 raise TypeError(f"'{name}' of {type(self).__name__} is a module: assign a Module or None")
@@ -171,19 +186,21 @@ class Module:
     def _forget(self, name, kept):
         """Removes what has a name, unless it is a part of this kind."""
         self.__dict__.pop(name, None)
-        for kind in ("_parameters", "_buffers", "_modules"):
+        for kind in _PARTS:
             if kind != kept:
                 self.__dict__[kind].pop(name, None)
+        if kept != "_buffers":
+            self._non_persistent_buffers_set.discard(name)
 
     def __getattr__(self, name):
-        for kind in ("_parameters", "_buffers", "_modules"):
+        for kind in _PARTS:
             parts = self.__dict__.get(kind)
             if parts is not None and name in parts:
                 return parts[name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __delattr__(self, name):
-        for kind in ("_parameters", "_buffers", "_modules"):
+        for kind in _PARTS:
             if name in self.__dict__.get(kind, ()):
                 del self.__dict__[kind][name]
                 self._non_persistent_buffers_set.discard(name)
@@ -267,6 +284,20 @@ class Module:
             module = module._modules[name]
         return module
 
+    def set_submodule(self, target, module, strict=False):
+        """Replaces the module of a name such as "layers.0.fc", or adds it, if not `strict`."""
+        if not target:
+            raise ValueError("set_submodule() takes the name of a part: the module itself cannot be replaced")
+        if not isinstance(module, Module):
+            raise ValueError(f"set_submodule() takes a Module, not {type(module).__name__}")
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if not isinstance(parent, Module) or (strict and not hasattr(parent, name)):
+            raise AttributeError(f"{type(parent).__name__} has no module '{name}' (of '{target}')")
+        if hasattr(parent, name) and not isinstance(getattr(parent, name), Module):
+            raise AttributeError(f"'{target}' is a {type(getattr(parent, name)).__name__}, not a Module")
+        setattr(parent, name, module)
+
     def _get_tensor(self, target, kind, what):
         path, _, name = target.rpartition(".")
         parts = self.get_submodule(path).__dict__[kind]
@@ -318,27 +349,34 @@ class Module:
             if set_to_none:
                 parameter.grad = None
             else:
-                parameter.grad = _core.zeros_like(parameter.grad)
+                # In place: others may hold it. One of create_graph=True leaves its graph.
+                parameter.grad = parameter.grad.detach()
+                parameter.grad.zero_()
 
-    def _apply(self, fn):
-        """Replaces the data of all tensors; they stay the same objects, so that optimizers go on training them."""
-        with no_grad():
-            done = set()
-            for module in self.modules():
-                for tensor in (*module._parameters.values(), *module._buffers.values()):
-                    if tensor is None or id(tensor) in done:
-                        continue
-                    done.add(id(tensor))
-                    grad = tensor.grad
-                    tensor.data = fn(tensor.data)
-                    if grad is not None:
-                        tensor.grad = None
-                        tensor.grad = fn(grad)
+    def _apply(self, fn, recurse=True):
+        """Replaces the data of the parameters, which stay the same objects, so that optimizers go on training them, and
+        the buffers by other tensors. `fn` does nothing to a tensor that it has converted, which several may share."""
+        if recurse:
+            for module in self.children():
+                module._apply(fn)
+        for parameter in self._parameters.values():
+            if parameter is None:
+                continue
+            with no_grad():
+                grad = parameter.grad
+                parameter.data = fn(parameter.data)
+                if grad is not None:
+                    parameter.grad = None
+                    parameter.grad = fn(grad)
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[name] = fn(buffer)
+                self._note(name, self._buffers[name])
         return self
 
     def to(self, *args, **kwargs):
-        """Moves or converts parameters and buffers, in place: to(device), to(dtype), to(device, dtype), to(tensor). Only
-        floating-point and complex tensors are converted."""
+        """Moves or converts parameters and buffers, in place: to(device), to(dtype), to(device, dtype), to(tensor).
+        Only floating-point and complex tensors are converted."""
         device, dtype, non_blocking = _parse_to(args, kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(f"modules are converted to types of floating-point or complex numbers, not to {dtype}")
@@ -386,7 +424,7 @@ class Module:
     # -- state --
 
     def get_extra_state(self):
-        """Returns what is part of the state besides tensors. A subclass that defines it defines set_extra_state, too."""
+        """Returns what is part of the state besides tensors. A subclass defines it and set_extra_state."""
         raise NotImplementedError
 
     def set_extra_state(self, state):
@@ -397,6 +435,8 @@ class Module:
         """Returns the parameters and persistent buffers by name. They share the memory of the module."""
         if destination is None:
             destination = OrderedDict()
+        for hook in list(self._state_dict_pre_hooks.values()):
+            hook(self, prefix, keep_vars)
         self._save_to_state_dict(destination, prefix, keep_vars)
         for name, module in self._modules.items():
             if module is not None:
@@ -419,60 +459,151 @@ class Module:
             if buffer is not None and name not in self._non_persistent_buffers_set:
                 yield name, buffer
 
+    def register_state_dict_pre_hook(self, hook):
+        """Calls hook(module, prefix, keep_vars) before the state is put together."""
+        return hooks.add(self, "_state_dict_pre_hooks", hook)
+
     def register_state_dict_post_hook(self, hook):
         """Calls hook(module, state_dict, prefix, metadata) when the state has been put together."""
-        return hooks.add(self._state_dict_hooks, hook)
+        return hooks.add(self, "_state_dict_hooks", hook)
+
+    def register_load_state_dict_pre_hook(self, hook):
+        """Calls hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+        before a state is loaded; the hook may change the dictionary, which is a copy, and the lists."""
+        return hooks.add(self, "_load_state_dict_pre_hooks", hook)
 
     def register_load_state_dict_post_hook(self, hook):
-        """Calls hook(module, incompatible_keys) when a state has been loaded."""
-        return hooks.add(self._load_state_dict_hooks, hook)
+        """Calls hook(module, incompatible_keys) when a state has been loaded; it may change the lists of names."""
+        return hooks.add(self, "_load_state_dict_hooks", hook)
+
+    def _load_from_state_dict(
+        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+    ):
+        """Loads the tensors of this module itself. A subclass may override it."""
+        for hook in list(self._load_state_dict_pre_hooks.values()):
+            hook(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+        assign = local_metadata.get("assign_to_params_buffers", False)
+        own = dict(self._own_state())
+        steps = []
+        for name, tensor in own.items():
+            key = prefix + name
+            if key not in state_dict:
+                missing_keys.append(key)
+                continue
+            given = state_dict[key]
+            fault = _misfit(tensor, given, assign)
+            if fault:
+                error_msgs.append(f"{key} {fault}")
+            else:
+                steps.append(lambda name=name, tensor=tensor, given=given: self._load(name, tensor, given, assign))
+        extra = f"{prefix}_extra_state"
+        has_extra = type(self).set_extra_state is not Module.set_extra_state
+        if has_extra and extra in state_dict:
+            steps.append(lambda: self.set_extra_state(state_dict[extra]))
+        elif has_extra:
+            missing_keys.append(extra)
+        for key in state_dict:
+            if key.startswith(prefix) and not (has_extra and key == extra):
+                name, dot, _ = key[len(prefix) :].partition(".")
+                if name not in (self._modules if dot else own):
+                    unexpected_keys.append(key)
+        later = local_metadata.get("_later")
+        if later is not None:
+            later.extend(steps)
+        else:
+            for step in steps:
+                step()
+
+    def _load(self, name, tensor, given, assign):
+        if given.shape != tensor.shape:
+            given = given.reshape(tensor.shape)
+        with no_grad():
+            if not assign:
+                tensor.copy_(given)
+            elif name not in self._parameters:
+                setattr(self, name, given.detach() if isinstance(given, Parameter) else given)
+            elif isinstance(given, Parameter):
+                setattr(self, name, given.requires_grad_(tensor.requires_grad))
+            else:
+                setattr(self, name, Parameter(given, tensor.requires_grad))
+
+    def _snapshot(self):
+        """Returns a function that gives the module the tensors and values that it has now."""
+        held = [
+            (kind, name, tensor, None if tensor is None else tensor.detach().clone())
+            for kind in ("_parameters", "_buffers")
+            for name, tensor in self.__dict__[kind].items()
+        ]
+
+        def restore():
+            with no_grad():
+                for kind, name, tensor, values in held:
+                    if tensor is not None:
+                        tensor.detach().copy_(values)
+                    self.__dict__[kind][name] = tensor
+                    self._note(name, tensor)
+
+        return restore
 
     def load_state_dict(self, state_dict, strict=True, assign=False):
-        """Copies the tensors of a state into those of the module, or, by `assign`, takes them in their place. Names that
-        only one side has are an error if `strict`, and are returned else. Changes nothing if it fails."""
-        found = {}
-        extra = []
-        for path, module in self.named_modules(remove_duplicate=False):
-            prefix = f"{path}." if path else ""
-            for name, tensor in module._own_state():
-                found[prefix + name] = (module, name, tensor)
-            if type(module).set_extra_state is not Module.set_extra_state:
-                extra.append((f"{prefix}_extra_state", module))
-        names = {*found, *(name for name, _ in extra)}
-        missing = [name for name in (*found, *(name for name, _ in extra)) if name not in state_dict]
-        unexpected = [name for name in state_dict if name not in names]
+        """Copies the tensors of a state into those of the module, or, by `assign`, takes them in their place. Names
+        that only one side has are an error if `strict`, and are returned else. A state that does not fit changes
+        nothing."""
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"a state is a dictionary, not a {type(state_dict).__name__}")
+        keys = IncompatibleKeys([], [name for name in state_dict if not isinstance(name, str)])
         faults = []
-        if strict and missing:
-            faults.append(f"missing from the state: {', '.join(missing)}")
-        if strict and unexpected:
-            faults.append(f"not in the module: {', '.join(unexpected)}")
-        for name, (_, _, tensor) in found.items():
-            given = state_dict.get(name)
-            if given is not None and not isinstance(given, _Tensor):
-                faults.append(f"{name} is a {type(given).__name__}, not a Tensor")
-            elif given is not None and given.shape != tensor.shape:
-                faults.append(f"{name} has shape {given.shape} in the state and {tensor.shape} in the module")
-        if faults:
-            raise RuntimeError(f"the state does not fit {type(self).__name__}: " + "; ".join(faults))
-        with no_grad():
-            for name, (module, own, tensor) in found.items():
-                given = state_dict.get(name)
-                if given is None:
-                    continue
-                if not assign:
-                    tensor.copy_(given)
-                elif own in module._parameters:
-                    setattr(module, own, Parameter(given, tensor.requires_grad))
-                else:
-                    setattr(module, own, given)
-        for name, module in extra:
-            if name in state_dict:
-                module.set_extra_state(state_dict[name])
-        keys = IncompatibleKeys(missing, unexpected)
-        for module in self.modules():
+        later = []  # what loads, when all has been checked
+        undo = []
+
+        def check(module, state, prefix):
+            metadata = {"assign_to_params_buffers": True} if assign else {}
+            if type(module)._load_from_state_dict is Module._load_from_state_dict:
+                metadata["_later"] = later
+            else:  # loads at once, and may go on with what it has loaded
+                undo.append(module._snapshot())
+            module._load_from_state_dict(state, prefix, metadata, True, *keys, faults)
+            for name, child in module._modules.items():
+                if child is not None:
+                    inner = f"{prefix}{name}."
+                    check(child, {key: value for key, value in state.items() if key.startswith(inner)}, inner)
+
+        def call_hooks(module):
+            for child in module._modules.values():
+                if child is not None:
+                    call_hooks(child)
             for hook in list(module._load_state_dict_hooks.values()):
                 hook(module, keys)
+
+        try:
+            check(self, OrderedDict((name, value) for name, value in state_dict.items() if isinstance(name, str)), "")
+            hooked = any(module._load_state_dict_hooks for module in self.modules())
+            wrong = strict and any(keys)
+            if not faults and not (wrong and not hooked):
+                if wrong:  # hooks see what has been loaded, and may clear the lists
+                    undo += [module._snapshot() for module in self.modules()]
+                for step in later:
+                    step()
+                call_hooks(self)
+            if strict and keys.unexpected_keys:
+                faults.insert(0, f"not in the module: {', '.join(map(str, keys.unexpected_keys))}")
+            if strict and keys.missing_keys:
+                faults.insert(0, f"missing from the state: {', '.join(map(str, keys.missing_keys))}")
+            if faults:
+                raise RuntimeError(f"the state does not fit {type(self).__name__}: " + "; ".join(map(str, faults)))
+        except BaseException:
+            for restore in reversed(undo):
+                restore()
+            raise
         return keys
+
+    # -- copies --
+
+    def __setstate__(self, state):
+        # A shallow copy has the same parts, but in dictionaries of its own.
+        for name, value in state.items():
+            own = name in (*_PARTS, *_HOOKS, "_keys", "_non_persistent_buffers_set")
+            self.__dict__[name] = value.copy() if own and isinstance(value, (dict, set)) else value
 
     # -- texts --
 
@@ -492,6 +623,21 @@ class Module:
         if not (lines or parts):
             return f"{self._get_name()}()"
         return "\n".join([f"{self._get_name()}(", *(f"  {line}" for line in (*lines, *parts)), ")"])
+
+
+def _misfit(tensor, given, assign):
+    """Returns why a tensor of a state cannot be loaded, or None."""
+    if not isinstance(given, _Tensor):
+        return f"is a {type(given).__name__}, not a Tensor"
+    if given.shape != tensor.shape and not (given.shape == (1,) and tensor.shape == ()):
+        return f"has shape {given.shape} in the state and {tensor.shape} in the module"
+    if not assign:
+        return "is complex in the state only" if given.is_complex() and not tensor.is_complex() else None
+    if tensor.requires_grad and not (given.is_floating_point() or given.is_complex()):
+        return f"is a parameter that requires gradients, which {given.dtype} cannot have"
+    if isinstance(given, Parameter) and not given.is_leaf:
+        return "is computed from others in the state"
+    return None
 
 
 def _parse_to(args, kwargs):

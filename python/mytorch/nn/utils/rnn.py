@@ -20,6 +20,28 @@ class PackedSequence(NamedTuple):
         """Returns a copy with converted data."""
         return self._replace(data=self.data.to(*args, **kwargs))
 
+    def cpu(self):
+        """Returns a copy on the CPU."""
+        return self.to("cpu")
+
+    def cuda(self, device=None):
+        """Returns a copy on a GPU."""
+        if device is None or isinstance(device, int):
+            device = _core.device("cuda") if device is None else _core.device("cuda", device)
+        return self.to(device)
+
+    def double(self):
+        """Returns a copy of float64."""
+        return self.to(_core.float64)
+
+    def float(self):
+        """Returns a copy of float32."""
+        return self.to(_core.float32)
+
+    def half(self):
+        """Returns a copy of float16."""
+        return self.to(_core.float16)
+
     @property
     def is_cuda(self):
         return self.data.is_cuda
