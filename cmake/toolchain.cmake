@@ -50,6 +50,14 @@ endif()
 add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fno-semantic-interposition>
   $<$<COMPILE_LANGUAGE:C,CXX>:-fno-plt>)
 add_link_options(-Wl,-z,now -Wl,-Bsymbolic-functions)
+# Empty, or what hides the symbols of the C++ runtime if the compiler has no shared one.
+execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libstdc++.so
+  OUTPUT_VARIABLE runtime OUTPUT_STRIP_TRAILING_WHITESPACE)
+set(MYTORCH_HIDE_RUNTIME "")
+if(NOT IS_ABSOLUTE "${runtime}")
+  set(MYTORCH_HIDE_RUNTIME -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/static_runtime.exports)
+  message(STATUS "The compiler links the C++ runtime statically: its symbols are hidden")
+endif()
 set(MYTORCH_WARNINGS -Wall -Wextra -Wno-unused-parameter)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC 12 reports these for inlined containers without cause.
