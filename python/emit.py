@@ -198,7 +198,9 @@ def signature(name: str, op: Op, ident: str, inplace: bool) -> tuple[list[str], 
     if op.schema.name in SPREAD_TENSORS:
         spread = next(i for i, a in enumerate(args) if a.is_tensor_list)
     text = python_signature(name, op, with_out)
-    params = f"Param {ident}_params[] = {{{', '.join(rows)}}};" if rows else f"constexpr Param* {ident}_params = nullptr;"
+    params = (
+        f"Param {ident}_params[] = {{{', '.join(rows)}}};" if rows else f"constexpr Param* {ident}_params = nullptr;"
+    )
     entry = f"{{{cpp.text(text)}, {ident}_params, {len(rows)}, {spread}, {ident}}}"
     return [params], entry
 

@@ -170,7 +170,9 @@ def entry_of(name: str, f: Function, body: list[str], self: bool = False) -> tup
     size = len(f.all) + self
     ident = name.replace(".", "_")
     lines = [f"PyObject* {ident}_call(PyObject* const* s) {{", *body, "}"]
-    table = f"Param {ident}_params[] = {{{params(f, self)}}};" if size else f"constexpr Param* {ident}_params = nullptr;"
+    table = (
+        f"Param {ident}_params[] = {{{params(f, self)}}};" if size else f"constexpr Param* {ident}_params = nullptr;"
+    )
     lines += [
         table,
         f"constexpr Signature {ident}_signature = {{{cpp.text(text)}, {ident}_params, {size}, -1, {ident}_call}};",

@@ -14,6 +14,7 @@
 #include "python/autograd.h"
 #include "python/exchange.h"
 #include "python/files.h"
+#include "python/functions.h"
 #include "python/layers.h"
 #include "python/operators.h"
 #include "python/optimizers.h"
@@ -216,6 +217,7 @@ bool fill(PyObject* module) {
          PyModule_AddFunctions(module, autograd_functions) == 0 && add_layers(module) &&
          PyModule_AddFunctions(module, optimizer_functions) == 0 &&
          PyModule_AddFunctions(module, file_functions) == 0 &&
+         PyModule_AddFunctions(module, function_functions) == 0 &&
          PyModule_AddStringConstant(module, "__version__", MYTORCH_VERSION_STRING) == 0;
 }
 

@@ -4,17 +4,20 @@ import sys
 import warnings
 
 from mytorch import _core
+from mytorch import _function as function
 from mytorch import _functional_gradients as functional
+from mytorch._function import Function
 from mytorch._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from mytorch._gradcheck import GradcheckError, gradcheck, gradgradcheck
 
 __all__ = [
-    "backward", "grad", "gradcheck", "gradgradcheck", "GradcheckError", "enable_grad", "functional", "inference_mode",
+    "Function", "backward", "grad", "gradcheck", "gradgradcheck", "GradcheckError", "enable_grad", "functional", "inference_mode",
     "no_grad", "set_grad_enabled", "RemovableHandle", "Variable",
 ]  # fmt: skip
 
-# `import mytorch.autograd.functional` finds the module under PyTorch's name.
+# `import mytorch.autograd.functional` finds the modules under PyTorch's names.
 sys.modules[f"{__name__}.functional"] = functional
+sys.modules[f"{__name__}.function"] = function
 
 
 class RemovableHandle:

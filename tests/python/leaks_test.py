@@ -81,6 +81,32 @@ class Leaks(unittest.TestCase):
 
         self.check(step, 5000)
 
+    def test_functions(self):
+        class Double(mt.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad * 2 + 0 * ctx.saved_tensors[0]
+
+        x = mt.ones(8, requires_grad=True)
+
+        def step():
+            Double.apply(x).sum().backward()
+            x.grad = None
+
+        self.check(step, 5000)
+
+    def test_layers(self):
+        layer = mt.nn.Linear(8, 8)
+        x = mt.ones(1, 8)
+        self.check(lambda: layer(x), 5000)
+        self.check(lambda: mt.nn.Linear(2, 2), 2000)
+        self.check(lambda: refused(lambda: layer(mt.ones(1, 9))), 2000)
+
     def test_optimizers(self):
         w = mt.tensor([1.0, 2.0], requires_grad=True)
         opt = mt.optim.SGD([w], momentum=0.5)
