@@ -158,6 +158,18 @@ PyObject* enable_grad(PyObject*, PyObject* value) {
   });
 }
 
+PyObject* is_anomaly(PyObject*, PyObject*) {
+  return guarded([&] { return to_python(autograd::AnomalyMode::is_enabled()); });
+}
+PyObject* set_anomaly(PyObject*, PyObject* args) {
+  int mode = 0, check = 1;
+  if (PyArg_ParseTuple(args, "pp:_set_anomaly", &mode, &check) == 0) return nullptr;
+  return guarded([&] {
+    autograd::AnomalyMode::set_enabled(mode != 0, check != 0);
+    return Py_NewRef(Py_None);
+  });
+}
+
 }  // namespace
 
 PyMethodDef autograd_methods[] = {
@@ -175,6 +187,8 @@ PyMethodDef autograd_functions[] = {
     {"is_grad_enabled", is_grad_enabled, METH_NOARGS,
      "Returns whether operations are recorded for differentiation."},
     {"_set_grad_enabled", enable_grad, METH_O, nullptr},
+    {"_is_anomaly_enabled", is_anomaly, METH_NOARGS, nullptr},
+    {"_set_anomaly", set_anomaly, METH_VARARGS, nullptr},
     {}};
 
 }  // namespace mytorch::python

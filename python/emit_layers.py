@@ -268,7 +268,7 @@ def docs() -> dict[str, str]:
 
 # The layers with parameters that reset_parameters() draws again.
 RESETS = r"Linear|Bilinear|^Transformer$|Embedding|Conv|(Batch|Instance|Layer|RMS|Group)Norm|RNN|GRU|LSTM|MultiheadAttention$|Adaptive.*Loss$"
-PLAIN_BASES = ("Table", "TransformerBase")  # which leave forward as it is
+PLAIN_BASES = ("Channels", "Table", "TransformerBase")  # which leave forward as it is
 
 
 def python_parameters(f: Function) -> str:
@@ -330,7 +330,7 @@ def emit() -> dict[str, str]:
         "",
         "from mytorch import _core",
         "from mytorch.nn.layer import (",
-        "    InPlace, Layer, LazyLayer, LazyTransposed, Pooled, Recurrent, Table, TransformerBase, Transposed",
+        "    Channels, InPlace, Layer, LazyLayer, LazyTransposed, Pooled, Recurrent, Table, TransformerBase, Transposed",
         ")",
         "",
         "_nn = _core._nn",

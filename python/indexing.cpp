@@ -38,6 +38,7 @@ TensorIndex one_index(PyObject* object) {
   }
   if (is_tensor(object)) return tensor_of(object);
   if (fits_int(object)) return to_int(object);
+  if (PyRange_Check(object)) return one_index(Ref(checked(PySequence_List(object))).get());
   // A list, or an array of NumPy.
   const Tensor values = tensor_from(object, {}, {}, /*copy=*/std::nullopt);
   return values.numel() == 0 ? values.to(kInt64) : values;

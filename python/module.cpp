@@ -140,6 +140,32 @@ PyObject* seed_all(PyObject*, PyObject* seed) {
 PyObject* usual_generator(PyObject*, PyObject*) {
   return guarded([&] { return wrap(default_generator()); });
 }
+PyObject* print_format(PyObject*, PyObject*) {
+  return guarded([&] {
+    const PrintOptions options = print_options();
+    const Ref scientific(options.sci_mode.has_value() ? to_python(*options.sci_mode)
+                                                      : Py_NewRef(Py_None));
+    return Py_BuildValue("(iLLiO)", options.precision, static_cast<long long>(options.threshold),
+                         static_cast<long long>(options.edge_items), options.line_width,
+                         scientific.get());
+  });
+}
+PyObject* set_print_format(PyObject*, PyObject* args) {
+  PrintOptions options;
+  long long threshold = 0, edges = 0;
+  PyObject* scientific = Py_None;
+  if (PyArg_ParseTuple(args, "iLLiO:set_printoptions", &options.precision, &threshold, &edges,
+                       &options.line_width, &scientific) == 0) {
+    return nullptr;
+  }
+  return guarded([&] {
+    options.threshold = threshold;
+    options.edge_items = edges;
+    if (scientific != Py_None) options.sci_mode = to_bool(scientific);
+    set_print_options(options);
+    return Py_NewRef(Py_None);
+  });
+}
 PyObject* count_devices(PyObject*, PyObject* name) {
   return guarded([&] {
     try {
@@ -187,6 +213,8 @@ PyMethodDef functions[] = {
     {"from_numpy", from_numpy, METH_O,
      "from_numpy(array)\n--\n\nReturns a tensor over the memory of an array."},
     {"manual_seed", seed_all, METH_O, "manual_seed(seed)\n--\n\nSeeds the default generator."},
+    {"_print_options", print_format, METH_NOARGS, nullptr},
+    {"_set_print_options", set_print_format, METH_VARARGS, nullptr},
     {"_default_generator", usual_generator, METH_NOARGS, nullptr},
     {"device_count", count_devices, METH_O,
      "device_count(type)\n--\n\nReturns how many devices of a type there are, 0 without a "

@@ -15,6 +15,7 @@ from mytorch import _tensor_methods  # noqa: F401  adds methods to Tensor
 from mytorch import autograd, backends, cuda, fft, linalg, random, special, testing
 from mytorch._devices import get_default_device, set_default_device
 from mytorch._files import load, save
+from mytorch._printing import get_printoptions, set_printoptions
 from mytorch._grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from mytorch._size import Size
 from mytorch.backends import (

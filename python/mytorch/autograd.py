@@ -94,3 +94,30 @@ class _VariableType(type):
 
 class Variable(metaclass=_VariableType):
     """The tensor of old PyTorch programs: `Variable(data, requires_grad)` is a tensor over the memory of `data`."""
+
+
+class set_detect_anomaly:
+    """Sets whether errors and NaN of backward name the operation of forward, on this thread: at once, and, as a context,
+    until its end."""
+
+    def __init__(self, mode, check_nan=True):
+        self._before = _core._is_anomaly_enabled()
+        _core._set_anomaly(mode, check_nan)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        _core._set_anomaly(self._before, True)
+
+
+class detect_anomaly(set_detect_anomaly):
+    """The mode set to True, as a context."""
+
+    def __init__(self, check_nan=True):
+        super().__init__(True, check_nan)
+
+
+def is_anomaly_enabled():
+    """Returns whether this thread's backward names operations."""
+    return _core._is_anomaly_enabled()

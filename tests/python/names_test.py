@@ -413,5 +413,42 @@ class Derivatives(unittest.TestCase):
             mt.autograd.Variable([1.0])
 
 
+class Modes(unittest.TestCase):
+    def test_printing(self):
+        before = mt.get_printoptions()
+        try:
+            mt.set_printoptions(precision=2, edgeitems=1, threshold=4)
+            self.assertIn("0.33", repr(mt.tensor([1 / 3])))
+            self.assertNotIn("0.333", repr(mt.tensor([1 / 3])))
+            self.assertIn("...", repr(mt.arange(5)))
+            mt.set_printoptions(sci_mode=True)
+            self.assertIn("e", repr(mt.tensor([1.5])).split("(")[1].split("]")[0])
+            mt.set_printoptions(threshold=float("inf"))
+            self.assertNotIn("...", repr(mt.arange(2000)))
+            self.assertRaises(ValueError, mt.set_printoptions, profile="none")
+            self.assertRaises(ValueError, mt.set_printoptions, precision=-1)
+            mt.set_printoptions(profile="default")
+            self.assertEqual(mt.get_printoptions(), {**before, "linewidth": 80})
+        finally:
+            mt._core._set_print_options(*before.values())
+
+    def test_anomaly(self):
+        x = mt.tensor([0.0], requires_grad=True)
+        y = x.sqrt() * 0
+        y.sum().backward()  # NaN, without a word
+        with mt.autograd.set_detect_anomaly(True):
+            self.assertTrue(mt.autograd.is_anomaly_enabled())
+            with self.assertRaisesRegex(RuntimeError, "(?i)nan"):
+                (x.sqrt() * 0).sum().backward()
+        self.assertFalse(mt.autograd.is_anomaly_enabled())
+        with mt.autograd.detect_anomaly(check_nan=False):
+            (x.sqrt() * 0).sum().backward()
+
+    def test_range(self):
+        x = mt.arange(6).reshape(2, 3)
+        self.assertEqual(x[range(2), [0, 2]].tolist(), [0, 5])
+        self.assertEqual(x[:, range(0)].shape, (2, 0))
+
+
 if __name__ == "__main__":
     unittest.main()

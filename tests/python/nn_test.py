@@ -195,6 +195,12 @@ class Layers(unittest.TestCase):
         self.assertEqual(layer.direction.grad.tolist(), [[2, 2], [2, 2]])
         self.assertEqual([name for name, _ in layer.named_parameters()], ["direction"])
 
+    def test_parts_come_back(self):
+        layer = nn.Linear(2, 3)
+        del layer.bias
+        layer.bias = nn.Parameter(mt.ones(3))
+        self.assertTrue((layer(mt.zeros(1, 2)) == 1).all())
+
     def test_reset(self):
         layer = nn.Linear(3, 3)
         before = layer.weight.detach().clone()
@@ -203,6 +209,10 @@ class Layers(unittest.TestCase):
         self.assertIs(layer.weight, weight)
         self.assertFalse((weight == before).all())
         self.assertFalse(hasattr(nn.ReLU(), "reset_parameters"))
+        norm = nn.BatchNorm1d(3)
+        norm(mt.randn(4, 3))
+        norm.reset_running_stats()
+        self.assertEqual((norm.running_mean.tolist(), norm.running_var.tolist()), ([0] * 3, [1] * 3))
 
         class Ones(nn.Linear):
             def reset_parameters(self):

@@ -315,6 +315,17 @@ class Recurrent(Layer):
         """Does nothing: the parameters need no common memory."""
 
 
+class Channels(Layer):
+    """A norm of channels with running statistics."""
+
+    def reset_running_stats(self):
+        """Begins the statistics anew."""
+        if self.running_mean is not None:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+
 class Table(Layer):
     """A table of rows."""
 

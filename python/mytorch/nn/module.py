@@ -32,6 +32,9 @@ def _indented(text):
     return "\n".join([first, *(f"  {line}" for line in rest)])
 
 
+_KINDS = ("_parameters", "_buffers", "_modules")  # of parts
+
+
 class Module:
     """A part of a model, made of parameters, buffers and other modules: tensors and modules become its parts when they
     are assigned to its attributes. A subclass calls `super().__init__()` before it assigns any, and defines `forward`,
@@ -125,7 +128,10 @@ class Module:
 
     def _check_free(self, name, holder):
         self._own(name)
-        if name not in holder and hasattr(self, name):
+        taken = (
+            hasattr(type(self), name) or name in self.__dict__ or any(name in self.__dict__[kind] for kind in _KINDS)
+        )
+        if name not in holder and taken:
             raise KeyError(f"{type(self).__name__} already has an attribute '{name}'")
 
     def register_parameter(self, name, param):

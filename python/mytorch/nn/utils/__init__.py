@@ -3,7 +3,8 @@
 from mytorch import _core
 from mytorch._clip import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm  # noqa: F401
 from mytorch._grad_mode import no_grad
-from mytorch.nn.utils import rnn
+from mytorch.nn.utils import parametrizations, parametrize, rnn
+from mytorch.nn.utils._normed import remove_spectral_norm, remove_weight_norm, spectral_norm, weight_norm  # noqa: F401
 
 
 def parameters_to_vector(parameters):
