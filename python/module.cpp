@@ -182,6 +182,12 @@ PyObject* synchronize_device(PyObject*, PyObject* device) {
     return Py_NewRef(Py_None);
   });
 }
+PyObject* drop_cache(PyObject*, PyObject* device) {
+  return guarded([&] {
+    empty_cache(to_device(device));
+    return Py_NewRef(Py_None);
+  });
+}
 PyObject* threads(PyObject*, PyObject*) {
   return guarded([&] { return to_python(int64_t{get_num_threads()}); });
 }
@@ -221,6 +227,7 @@ PyMethodDef functions[] = {
      "backend."},
     {"synchronize", synchronize_device, METH_O,
      "synchronize(device)\n--\n\nWaits for this thread's work on a device."},
+    {"_empty_cache", drop_cache, METH_O, nullptr},
     {"get_num_threads", threads, METH_NOARGS, "Returns how many threads a CPU operator may use."},
     {"set_num_threads", use_threads, METH_O, "Sets how many threads a CPU operator may use."},
     {"_same_as", same_as, METH_VARARGS,

@@ -1,6 +1,7 @@
 """The switches of torch.backends. A value that would promise what is not done is an UnsupportedError."""
 
 import os
+import warnings
 
 from mytorch import _core
 
@@ -98,9 +99,10 @@ class _Cudnn(_Switches):
     @benchmark.setter
     def benchmark(self, value):
         if not _flag("backends.cudnn.benchmark", value) and _TIMED and _gpus():
-            raise _core.UnsupportedError(
-                "[backends.cudnn.benchmark] False: the first call of a large convolution times algorithms; start with"
-                " MYTORCH_CUDA_CONVOLUTION=first, which takes the first"
+            warnings.warn(
+                "[backends.cudnn.benchmark] False: the first call of a large convolution times algorithms still; start"
+                " with MYTORCH_CUDA_CONVOLUTION=first, which takes the first",
+                stacklevel=2,
             )
         self._benchmark = value
 

@@ -33,7 +33,6 @@ def manual_seed_all(seed):
 
 
 def empty_cache():
-    """Without a GPU, does nothing."""
-    if is_available():
-        raise _core.UnsupportedError("[cuda.empty_cache] the memory of freed tensors is kept for later ones; C++ alone"
-                                     " returns it, by mytorch::empty_cache")  # fmt: skip
+    """Returns the memory of freed tensors, which is kept for later ones, to the GPUs; without one, does nothing."""
+    for index in range(device_count()):
+        _core._empty_cache(_core.device("cuda", index))

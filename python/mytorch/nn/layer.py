@@ -1,17 +1,14 @@
 """Modules that C++ computes."""
 
-import itertools
 import weakref
 from typing import Any
 
 from mytorch import _core
 from mytorch.nn.containers import ModuleList, Sequential
+from mytorch.nn.hooks import RemovableHandle
 from mytorch.nn.module import Module
 from mytorch.nn.parameter import Parameter
 from mytorch.nn.utils.rnn import PackedSequence
-
-
-_numbers = itertools.count()  # of hooks
 
 # Arguments that are layers of C++ themselves.
 _LAYERS = ("encoder_layer", "decoder_layer", "norm", "custom_encoder", "custom_decoder")
@@ -161,7 +158,7 @@ class Layer(Module):
             raise _core.UnsupportedError(
                 "hooks of a layer inside of another take (module, input[, output]) in order alone"
             )
-        handle = _InnerHandle(self)
+        handle = _InnerHandle(self, "_inner_hooks")
         self._inner_hooks[handle.id] = [kind, hook, self._hooked(kind, hook)]
         return handle
 
@@ -369,24 +366,14 @@ def _base(kind):
     return next(each for each in kind.__mro__ if "_make" in each.__dict__)
 
 
-class _InnerHandle:
+class _InnerHandle(RemovableHandle):
     """A hook of a layer inside of another."""
 
-    def __init__(self, module):
-        self._module, self.id = weakref.ref(module), next(_numbers)
-
     def remove(self):
-        """Removes the hook; once."""
-        module = self._module()
+        module = self._module() if self._module is not None else None
         held = module._inner_hooks.pop(self.id, None) if module is not None else None
         if held is not None:
             _core._nn.remove_hook(held[2])
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.remove()
 
 
 class _Fixed:

@@ -1,12 +1,11 @@
 """The base class of all modules."""
 
 import warnings
-from collections import OrderedDict, namedtuple
-from collections.abc import Mapping
+from collections import OrderedDict
 
 from mytorch import _core
 from mytorch._grad_mode import no_grad
-from mytorch.nn import hooks
+from mytorch.nn import hooks, state
 from mytorch.nn.parameter import Buffer, Parameter
 
 _Tensor = _core.Tensor
@@ -24,15 +23,10 @@ _HOOKS = (
     "_load_state_dict_hooks",
 )
 
-IncompatibleKeys = namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])
-
 
 def _indented(text):
     first, *rest = text.split("\n")
     return "\n".join([first, *(f"  {line}" for line in rest)])
-
-
-_KINDS = ("_parameters", "_buffers", "_modules")  # of parts
 
 
 class Module:
@@ -129,7 +123,7 @@ class Module:
     def _check_free(self, name, holder):
         self._own(name)
         taken = (
-            hasattr(type(self), name) or name in self.__dict__ or any(name in self.__dict__[kind] for kind in _KINDS)
+            hasattr(type(self), name) or name in self.__dict__ or any(name in self.__dict__[kind] for kind in _PARTS)
         )
         if name not in holder and taken:
             raise KeyError(f"{type(self).__name__} already has an attribute '{name}'")
@@ -497,11 +491,13 @@ class Module:
                 missing_keys.append(key)
                 continue
             given = state_dict[key]
-            fault = _misfit(tensor, given, assign)
+            fault = state.misfit(tensor, given, assign)
             if fault:
                 error_msgs.append(f"{key} {fault}")
             else:
-                steps.append(lambda name=name, tensor=tensor, given=given: self._load(name, tensor, given, assign))
+                steps.append(
+                    lambda name=name, tensor=tensor, given=given: state.take(self, name, tensor, given, assign)
+                )
         extra = f"{prefix}_extra_state"
         has_extra = type(self).set_extra_state is not Module.set_extra_state
         if has_extra and extra in state_dict:
@@ -520,88 +516,11 @@ class Module:
             for step in steps:
                 step()
 
-    def _load(self, name, tensor, given, assign):
-        if given.shape != tensor.shape:
-            given = given.reshape(tensor.shape)
-        with no_grad():
-            if not assign:
-                tensor.copy_(given)
-            elif name not in self._parameters:
-                setattr(self, name, given.detach() if isinstance(given, Parameter) else given)
-            elif isinstance(given, Parameter):
-                setattr(self, name, given.requires_grad_(tensor.requires_grad))
-            else:
-                setattr(self, name, Parameter(given, tensor.requires_grad))
-
-    def _snapshot(self):
-        """Returns a function that gives the module the tensors and values that it has now."""
-        held = [
-            (kind, name, tensor, None if tensor is None else tensor.detach().clone())
-            for kind in ("_parameters", "_buffers")
-            for name, tensor in self.__dict__[kind].items()
-        ]
-
-        def restore():
-            with no_grad():
-                for kind, name, tensor, values in held:
-                    if tensor is not None:
-                        tensor.detach().copy_(values)
-                    self.__dict__[kind][name] = tensor
-                    self._note(name, tensor)
-
-        return restore
-
     def load_state_dict(self, state_dict, strict=True, assign=False):
         """Copies the tensors of a state into those of the module, or, by `assign`, takes them in their place. Names
         that only one side has are an error if `strict`, and are returned else. A state that does not fit changes
         nothing."""
-        if not isinstance(state_dict, Mapping):
-            raise TypeError(f"a state is a dictionary, not a {type(state_dict).__name__}")
-        keys = IncompatibleKeys([], [name for name in state_dict if not isinstance(name, str)])
-        faults = []
-        later = []  # what loads, when all has been checked
-        undo = []
-
-        def check(module, state, prefix):
-            metadata = {"assign_to_params_buffers": True} if assign else {}
-            if type(module)._load_from_state_dict is Module._load_from_state_dict:
-                metadata["_later"] = later
-            else:  # loads at once, and may go on with what it has loaded
-                undo.append(module._snapshot())
-            module._load_from_state_dict(state, prefix, metadata, True, *keys, faults)
-            for name, child in module._modules.items():
-                if child is not None:
-                    inner = f"{prefix}{name}."
-                    check(child, {key: value for key, value in state.items() if key.startswith(inner)}, inner)
-
-        def call_hooks(module):
-            for child in module._modules.values():
-                if child is not None:
-                    call_hooks(child)
-            for hook in list(module._load_state_dict_hooks.values()):
-                hook(module, keys)
-
-        try:
-            check(self, OrderedDict((name, value) for name, value in state_dict.items() if isinstance(name, str)), "")
-            hooked = any(module._load_state_dict_hooks for module in self.modules())
-            wrong = strict and any(keys)
-            if not faults and not (wrong and not hooked):
-                if wrong:  # hooks see what has been loaded, and may clear the lists
-                    undo += [module._snapshot() for module in self.modules()]
-                for step in later:
-                    step()
-                call_hooks(self)
-            if strict and keys.unexpected_keys:
-                faults.insert(0, f"not in the module: {', '.join(map(str, keys.unexpected_keys))}")
-            if strict and keys.missing_keys:
-                faults.insert(0, f"missing from the state: {', '.join(map(str, keys.missing_keys))}")
-            if faults:
-                raise RuntimeError(f"the state does not fit {type(self).__name__}: " + "; ".join(map(str, faults)))
-        except BaseException:
-            for restore in reversed(undo):
-                restore()
-            raise
-        return keys
+        return state.load(self, state_dict, strict, assign, Module._load_from_state_dict)
 
     # -- copies --
 
@@ -629,21 +548,6 @@ class Module:
         if not (lines or parts):
             return f"{self._get_name()}()"
         return "\n".join([f"{self._get_name()}(", *(f"  {line}" for line in (*lines, *parts)), ")"])
-
-
-def _misfit(tensor, given, assign):
-    """Returns why a tensor of a state cannot be loaded, or None."""
-    if not isinstance(given, _Tensor):
-        return f"is a {type(given).__name__}, not a Tensor"
-    if given.shape != tensor.shape and not (given.shape == (1,) and tensor.shape == ()):
-        return f"has shape {given.shape} in the state and {tensor.shape} in the module"
-    if not assign:
-        return "is complex in the state only" if given.is_complex() and not tensor.is_complex() else None
-    if tensor.requires_grad and not (given.is_floating_point() or given.is_complex()):
-        return f"is a parameter that requires gradients, which {given.dtype} cannot have"
-    if isinstance(given, Parameter) and not given.is_leaf:
-        return "is computed from others in the state"
-    return None
 
 
 def _parse_to(args, kwargs):
